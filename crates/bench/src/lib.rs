@@ -20,7 +20,7 @@ mod simulator;
 mod subject;
 
 pub use error::BenchError;
-pub use simulator::{BenchSize, Results, Runs, Scaled, SimulatorBench};
+pub use simulator::{BenchSize, NandResults, Results, Runs, Scaled, SimulatorBench};
 
 /// Called with what is measured next.
 pub(crate) type Progress<'a> = &'a mut dyn FnMut(String);

@@ -1,6 +1,6 @@
 //! The simulator itself: random 4 KiB writes with 30 % duplicates (published definition) on
 //! Remap-SSD, in steady state of garbage collection, on one thread; with deduplication, without it,
-//! and on bare arrays. Then whole runs, on one thread and on two.
+//! without it on TLC flash with the engine `nand`, and on bare arrays. Then whole runs, on one thread and on two.
 //!
 //! Invariant: runs on one and on two threads alternate.
 
@@ -51,6 +51,8 @@ pub struct Results {
     pub run: Runs,
     /// Whole runs without.
     pub run_no_dedup: Runs,
+    /// The engine `nand`, if the device has the other one and can have its blocks.
+    pub nand: Option<NandResults>,
     /// Memory per flash page, without the NVRAM image; none if the system does not report it.
     pub bytes_per_page: Option<f64>,
     /// Without deduplication.
@@ -84,6 +86,21 @@ pub struct Results {
     /// Devices of two sizes, if requested.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub scales: Vec<Scaled>,
+}
+
+/// The same device with TLC flash of four planes and suspension, with the engine `nand` and without deduplication.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct NandResults {
+    /// Page operations a second.
+    pub page_ops_per_s: f64,
+    /// Flash pages programmed a second.
+    pub programs_per_s: f64,
+    /// Pages written by the host a second.
+    pub host_pages_per_s: f64,
+    /// Pages moved by garbage collection per host page.
+    pub gc_pages_per_host_page: f64,
+    /// Whole runs.
+    pub run: Runs,
 }
 
 /// Whole runs, alternating between one thread and two.
@@ -197,7 +214,11 @@ impl SimulatorBench<'_> {
     /// # Errors
     /// There is no such device, or it refuses a page.
     pub fn run(&self, progress: Progress<'_>) -> Result<Results, BenchError> {
-        let mut results = measure(&self.config()?, self.size, self.seed, progress)?;
+        let config = self.config()?;
+        let mut results = measure(&config, self.size, self.seed, progress)?;
+        if let Some(config) = self.tlc(&config) {
+            results.nand = Some(measure_nand(config, self.size, self.seed, progress)?);
+        }
         if self.scales {
             for factor in self.size.scales {
                 let scaled = scaled(self.set, factor, self.size, self.seed, progress)?;
@@ -207,6 +228,43 @@ impl SimulatorBench<'_> {
         Ok(results)
     }
 }
+
+impl SimulatorBench<'_> {
+    /// The device with TLC flash and the engine `nand`; `None` if it has that engine already, or blocks that cannot be
+    /// made of word lines.
+    fn tlc(&self, config: &DeviceConfig) -> Option<DeviceConfig> {
+        if config.check_known_ends().is_err() {
+            return None;
+        }
+        // Blocks three times as large, for as many pages in all.
+        let whole = device(self.preset, self.set, 1.0).ok()?.geometry;
+        let blocks = [
+            format!("geometry.pages_per_block={}", 3 * whole.pages_per_block()),
+            format!("geometry.superblocks={}", whole.superblocks() / 3),
+        ];
+        let settings = TLC.iter().map(|text| (*text).to_owned()).chain(blocks);
+        let settings: Result<Vec<Setting>, _> = settings.map(|text| text.parse()).collect();
+        let set = [self.set, &settings.ok()?].concat();
+        device(self.preset, &set, self.size.scale).ok()
+    }
+}
+
+/// TLC flash of four planes, programmed at once, with times of the order of those of `tlc-2t`.
+const TLC: [&str; 13] = [
+    "timing.engine=nand",
+    "background.lookup_stalls_dies=false",
+    "geometry.planes=4",
+    "geometry.page_bytes=16384",
+    "geometry.cell_bits=3",
+    "flash.read_ns=40us/60us/80us",
+    "flash.program_ns=500us",
+    "flash.transfer_ns=3us",
+    "timing.read_command_ns=500",
+    "timing.suspensions=4",
+    "timing.suspend_ns=20us",
+    "timing.resume_ns=20us",
+    "timing.suspend_least_ns=50us",
+];
 
 fn device(preset: &str, set: &[Setting], scale: f64) -> Result<DeviceConfig, BenchError> {
     let mut config = DeviceConfig::preset(preset).map_err(BenchError::impossible)?;
@@ -322,6 +380,25 @@ fn measure(
     Ok(results)
 }
 
+fn measure_nand(
+    config: DeviceConfig,
+    size: BenchSize,
+    seed: u64,
+    progress: Progress<'_>,
+) -> Result<NandResults, BenchError> {
+    progress("TLC flash with the engine nand".into());
+    let mut feed = CommandSource::new(config.addressable_lpns(), seed)?;
+    let mut subject = Subject::new(without_dedup(config), &mut feed)?;
+    let rounds = Rounds::of(size, || subject.measure(&mut feed, size.pages))?;
+    Ok(NandResults {
+        page_ops_per_s: rounds.rate(|work| work.page_ops),
+        programs_per_s: rounds.rate(|work| work.programs),
+        host_pages_per_s: rounds.rate(|work| work.host_pages),
+        gc_pages_per_host_page: rounds.moved(),
+        run: Runs::of(size, &mut subject, &mut feed)?,
+    })
+}
+
 /// Growth of resident memory since before the device was made, minus the NVRAM image, per flash
 /// page.
 fn bytes_per_page(subject: &Subject, before: Option<u64>) -> Option<f64> {
@@ -353,4 +430,34 @@ fn scaled(
         ns_per_page_op: 1e9 / rounds.rate(|work| work.page_ops),
         ns_per_host_page: 1e9 / rounds.rate(|work| work.host_pages),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_engine_nand_is_measured_before_and_after_a_whole_run() {
+        let bench = SimulatorBench {
+            preset: "fast21-32g",
+            set: &[],
+            size: BenchSize {
+                scale: 1.0 / 64.0,
+                ..BenchSize::QUICK
+            },
+            seed: 1,
+            scales: false,
+        };
+        let config = bench.tlc(&bench.config().unwrap()).unwrap();
+        assert!(config.geometry.stripe() > 1 && config.check_known_ends().is_err());
+
+        let mut feed = CommandSource::new(config.addressable_lpns(), 1).unwrap();
+        let mut subject = Subject::new(without_dedup(config), &mut feed).unwrap();
+        for threads in [1, 2] {
+            let work = subject.measure(&mut feed, 3000).unwrap();
+            assert_eq!(work.host_pages, 3000);
+            assert!(work.page_ops > 2 * work.host_pages, "{work:?}");
+            subject.run(&mut feed, 3000, threads).unwrap();
+        }
+    }
 }

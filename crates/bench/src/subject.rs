@@ -2,8 +2,9 @@
 //!
 //! Pages are generated in batches outside the timed sections and submitted one by one with the
 //! look-ahead of a normal run. Virtual time is a closed loop of 32: a page enters when the page 32
-//! positions earlier has completed. Invariant: timed sections contain only submissions. Absent:
-//! medians and presentation.
+//! positions earlier has completed, or with the engine `nand` when any of those in flight has.
+//!
+//! Invariant: timed sections contain only submissions. Absent: medians and presentation.
 
 use crate::BenchError;
 use crate::bare::Bare;
@@ -140,6 +141,8 @@ pub(crate) struct Subject {
     device: Device,
     /// Completion times of the last pages.
     done: [u64; DEPTH],
+    /// With the engine `nand`: numbers that no request in flight has.
+    free: Vec<u32>,
     now: u64,
     /// Seconds of aging.
     pub aging_s: f64,
@@ -153,7 +156,6 @@ impl Subject {
     /// # Errors
     /// Invalid device configuration.
     pub(crate) fn new(config: DeviceConfig, feed: &mut CommandSource) -> Result<Self, BenchError> {
-        config.check_known_ends().map_err(BenchError::impossible)?;
         let mut device = Device::format(config).map_err(BenchError::impossible)?;
         let began = Instant::now();
         age(&mut device, &mut feed.workload, &AgingOptions::default())
@@ -162,6 +164,7 @@ impl Subject {
         let mut subject = Self {
             device,
             done: [0; DEPTH],
+            free: (0..DEPTH as u32).collect(),
             now: 0,
             aging_s,
             warm_up_pages: 0,
@@ -206,7 +209,11 @@ impl Subject {
 
             // Only the commands are timed.
             let began = Instant::now();
-            let refused = self.submit_all(commands);
+            let refused = if self.device.nand().is_some() {
+                self.queue_all(commands)
+            } else {
+                self.submit_all(commands)
+            };
             seconds += began.elapsed().as_secs_f64();
 
             if refused > 0 {
@@ -238,6 +245,27 @@ impl Subject {
             let completion = self.device.submit(self.now, command);
             *place = completion.done_at;
             refused += u64::from(completion.result.is_err());
+        }
+        refused
+    }
+
+    /// The same where requests end when their time has come.
+    #[inline(never)]
+    fn queue_all(&mut self, commands: &[PageCommand]) -> u64 {
+        let mut refused = 0;
+        for (index, command) in commands.iter().enumerate() {
+            self.device.look_ahead(commands, index, |command| *command);
+            let nand = self.device.nand().expect("the engine is nand");
+            let request = self.free.pop().unwrap_or_else(|| {
+                let end = nand.next_end().expect("requests are in flight");
+                self.now = self.now.max(end.at);
+                end.request
+            });
+            nand.open(request);
+            let result = self.device.submit_part(request, self.now, command, false);
+            let nand = self.device.nand().expect("the engine is nand");
+            nand.close(request);
+            refused += u64::from(result.is_err());
         }
         refused
     }
@@ -276,6 +304,7 @@ impl Subject {
 
         // The next measurement continues at the end of the run.
         self.now = self.device.busy_until();
+        self.free = (0..DEPTH as u32).collect();
         let did = self.device.ftl().stats() - stats;
         Ok(RunWork {
             work: Work {

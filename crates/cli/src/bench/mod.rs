@@ -17,7 +17,8 @@ use std::time::Duration;
 
 /// Measures the speed and the memory of the simulator itself, on one thread and on two: random 4
 /// KiB writes with 30 % duplicates (published definition) on Remap-SSD in steady state of garbage
-/// collection, including firmware and timing model.
+/// collection, including firmware and timing model; without deduplication also on TLC flash with
+/// the engine `nand`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {

@@ -33,9 +33,13 @@ pub(super) fn simulator(config: &DeviceConfig, results: &Results) -> String {
 const EXPLAINED: &str = "\
 Page operations are host pages and pages moved by garbage collection. Bytes per flash page are the growth of
 the process's resident memory since before the device was made, less the NVRAM image; with deduplication off
-no contents are stored. The bare arrays (L2P, P2L, reference counts, greedy collection) do nothing else. Whole runs
-also draw the pages and record latencies; their ns are processor time, which busy neighbours disturb less.
+no contents are stored. The engine nand has TLC flash of 4 planes, whose programs and erases reads may suspend.
+The bare arrays (L2P, P2L, reference counts, greedy collection) do nothing else. Whole runs also draw
+the pages and record latencies; their ns are processor time, which busy neighbours disturb less.
 ";
+
+/// The row of the other engine.
+const NAND: &str = "off, engine nand";
 
 fn rate(value: f64) -> String {
     let (divisor, prefix) = si(value);
@@ -78,7 +82,7 @@ fn operations(r: &Results) -> String {
         "GC moves/host page",
         "bytes/page",
     ];
-    let rows = [
+    let mut rows = vec![
         row("deduplication on", with, moved, r.bytes_per_page),
         row(
             "deduplication off",
@@ -86,8 +90,21 @@ fn operations(r: &Results) -> String {
             moved_without,
             r.bytes_per_page_no_dedup,
         ),
-        row("bare arrays", bare, r.gc_pages_per_host_page_bare, None),
     ];
+    if let Some(nand) = &r.nand {
+        let rates = [
+            nand.page_ops_per_s,
+            nand.programs_per_s,
+            nand.host_pages_per_s,
+        ];
+        rows.push(row(NAND, rates, nand.gc_pages_per_host_page, None));
+    }
+    rows.push(row(
+        "bare arrays",
+        bare,
+        r.gc_pages_per_host_page_bare,
+        None,
+    ));
     output::table(&head, &rows)
 }
 
@@ -117,10 +134,11 @@ fn whole_runs(results: &Results) -> String {
         "the other",
         "times on cores of their own",
     ];
-    let rows = [
+    let mut rows = vec![
         row("deduplication on", &results.run),
         row("deduplication off", &results.run_no_dedup),
     ];
+    rows.extend(results.nand.as_ref().map(|nand| row(NAND, &nand.run)));
     output::table(&head, &rows)
 }
 

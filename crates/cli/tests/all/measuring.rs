@@ -45,6 +45,10 @@ fn the_bench_says_all_it_promises() {
         let moved = results[moved].as_f64().unwrap();
         assert_times_of_whole_runs(&results[run], 1.0 + moved);
     }
+    let nand = &results["nand"];
+    assert!(nand["page_ops_per_s"].as_f64().unwrap() > 0.0, "{nand}");
+    let moved = nand["gc_pages_per_host_page"].as_f64().unwrap();
+    assert_times_of_whole_runs(&nand["run"], 1.0 + moved);
 }
 
 /// Processor time is in nanoseconds, and at most the elapsed time of the same pages.
