@@ -257,13 +257,13 @@ const TLC: [&str; 13] = [
     "geometry.page_bytes=16384",
     "geometry.cell_bits=3",
     "flash.read_ns=40us/60us/80us",
-    "flash.program_ns=500us",
-    "flash.transfer_ns=3us",
+    "flash.program_ns=500000",
+    "flash.transfer_ns=3000",
     "timing.read_command_ns=500",
     "timing.suspensions=4",
-    "timing.suspend_ns=20us",
-    "timing.resume_ns=20us",
-    "timing.suspend_least_ns=50us",
+    "timing.suspend_ns=20000",
+    "timing.resume_ns=20000",
+    "timing.suspend_least_ns=50000",
 ];
 
 fn device(preset: &str, set: &[Setting], scale: f64) -> Result<DeviceConfig, BenchError> {
