@@ -18,7 +18,7 @@ const FLOORS: &[(&str, &[&str])] = &[
         ],
     ),
     ("configuration as data", &["config"]),
-    ("space", &["core", "records", "superblock"]),
+    ("space", &["core", "gc::due", "records", "superblock"]),
     ("contract", &["contract", "gc::job", "recovery::witnesses"]),
     ("schemes", &["scheme"]),
     ("assembly", &["config::limits", "ftl", "scheme::catalogue"]),
