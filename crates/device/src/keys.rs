@@ -265,8 +265,8 @@ static COMMON: &[DeviceKey] = &[
     key("firmware.power_loss_protection", "", KeyKind::Flag, "Pages in the controller's buffer survive a power cut. If not, a command is acknowledged when its \
         word lines are programmed, filled up with pads. It matters only where pages share word lines."),
     key("firmware.wear_gap", "erases", ANY_U32, "A superblock whose erase count is so far below the mean is collected to level wear; 0 is off."),
-    key("firmware.refresh_reads", "reads", ANY_U32, "A superblock is collected when one of its blocks has been read so often since its erase, or since power-on; 0 is off."),
-    key("firmware.refresh_writes", "pages", KeyKind::Integer(0, 1 << 42), "A superblock is collected when so many pages have been written or remapped since it was \
+    key("firmware.refresh_reads", "reads", ANY_U32, "A superblock is collected when one of its blocks has been read this often since its erase, or since power-on; 0 is off."),
+    key("firmware.refresh_writes", "pages", KeyKind::Integer(0, 1 << 42), "A superblock is collected when this number of pages has been written or remapped since it was \
         opened, at least the pages of the flash; 0 is off."),
     key("firmware.dealloc_slots", "", KeyKind::Integer(4, u32::MAX as u64), "Slots in each half of the NVRAM log of deallocations."),
     key("firmware.fs_files", "files", ANY_U32, "Files that the file map of `fs_write` can list; 0 if there is no map."),

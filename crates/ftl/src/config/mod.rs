@@ -92,7 +92,7 @@ pub struct Config {
     /// disables it.
     #[serde(skip_serializing_if = "is_default")]
     pub refresh_reads: u32,
-    /// A superblock is collected when so many pages have been written or remapped since it was opened;
+    /// A superblock is collected when this number of pages has been written or remapped since it was opened;
     /// 0 disables it.
     #[serde(skip_serializing_if = "is_default")]
     pub refresh_writes: u64,
