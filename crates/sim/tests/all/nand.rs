@@ -189,6 +189,29 @@ fn word_lines_give_the_same_on_two_threads() {
     }
 }
 
+/// Reads alone begin refreshes and go on with them: under both engines, and on two threads, the same ones.
+#[test]
+fn reads_refresh_the_same_superblocks_under_both_engines() {
+    for scheme in [SchemeKind::None, SchemeKind::RemapSsd] {
+        let refreshed = ["published", "nand"].map(|engine| {
+            let mut config = config(scheme, true, engine);
+            let still = measured(&config, "randrw:100", &options(20_000, 16, 1)).0;
+            assert_eq!((still.flash_pages, still.refresh_runs), (0, 0), "{scheme}");
+
+            config.firmware.refresh_reads = 5;
+            are_the_same(&config, "randrw:100", 20_000, 16);
+            let read = measured(&config, "randrw:100", &options(20_000, 16, 1)).0;
+            (read.refresh_runs, read.refresh_pages, read.flash_pages)
+        });
+        assert_eq!(refreshed[0], refreshed[1], "{scheme}");
+        let (runs, pages, programs) = refreshed[0];
+        assert!(
+            runs > 1 && pages > runs && programs >= pages,
+            "{refreshed:?}"
+        );
+    }
+}
+
 /// Without protection commands fill word lines up, under every scheme that permits it; no wait goes round in a circle.
 #[test]
 fn unprotected_word_lines_are_filled_up_and_end() {
