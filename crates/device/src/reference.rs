@@ -137,6 +137,7 @@ fn value_of(config: &DeviceConfig, path: &str) -> Option<Value> {
         "firmware.mapping" => Some(firmware.mapping.name().into()),
         "firmware.block_pages" => Some(firmware.block_pages.into()),
         "firmware.extension" => Some(firmware.extension.into()),
+        "firmware.die_by_lpn" => Some(firmware.die_by_lpn.into()),
         "firmware.refresh_reads" => Some(firmware.refresh_reads.into()),
         "firmware.refresh_writes" => Some(firmware.refresh_writes.into()),
         path => {

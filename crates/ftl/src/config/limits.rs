@@ -100,6 +100,17 @@ impl Config {
             ));
         }
 
+        if self.die_by_lpn
+            && !self.power_loss_protection
+            && geometry.groups() > 1
+            && geometry.stripe() > 1
+        {
+            return fail(
+                "die_by_lpn leaves word lines of several dies incomplete, which power_loss_protection = false does not allow"
+                    .into(),
+            );
+        }
+
         let needed = needed_pages.div_ceil(data) + busy;
         if needed > u64::from(geometry.superblocks()) {
             let beside = needed_pages - u64::from(self.lpns) - u64::from(self.chunks());

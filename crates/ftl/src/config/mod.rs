@@ -84,6 +84,7 @@ pub struct Config {
     pub gc_joins_host: bool,
     /// Where superblocks span fewer dies than the device: an LPN names the dies to which its pages go. Otherwise
     /// all take turns.
+    #[serde(skip_serializing_if = "is_default")]
     pub die_by_lpn: bool,
     /// A superblock whose erase count is this far below the mean is collected to level wear; 0
     /// disables it.

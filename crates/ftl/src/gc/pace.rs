@@ -287,7 +287,7 @@ impl Ftl {
     }
 
     #[cold]
-    fn begin_pace(&mut self, is_short: bool) -> Result<(), Refusal> {
+    pub(super) fn begin_pace(&mut self, is_short: bool) -> Result<(), Refusal> {
         if !self.begin_refresh() {
             if !is_short {
                 return Ok(());
@@ -354,6 +354,7 @@ impl Ftl {
     /// Starts a job ahead of need: a refresh if it has its turn, else a collection if space is short.
     fn begin_idle_job(&mut self) -> bool {
         let is_short = self.core.blocks.free() <= self.gc_start;
+        self.look_for_refreshes_now();
         self.begin_refresh() || (is_short && (self.begin_job(false) || self.begin_refresh()))
     }
 

@@ -17,10 +17,10 @@
 //! are read at power-on only) and superblocks in their last cycle (an erase would retire them).
 
 use crate::contract::CopiesOf;
-use crate::error::Contradiction;
+use crate::error::{Contradiction, Refusal};
 use crate::ftl::Ftl;
 use crate::superblock::{Stream, SuperblockState};
-use remap_ssd_media::{Ppn, SbId};
+use remap_ssd_media::{Lpn, Ppn, SbId};
 
 /// Ages are compared again after this share of their limit, so that a search costs little per page.
 const LOOKS: u64 = 64;
@@ -51,23 +51,42 @@ impl Ftl {
         refresh.is_some_and(|refresh| refresh.has_work(now))
     }
 
-    /// Called before a page is read for the host: a refresh has its turn like before a program. Otherwise a
-    /// device that is only read would never be refreshed.
+    /// Returns true if reads count, or superblocks have ages.
     #[inline]
-    pub(crate) fn pace_at_read(&mut self) {
-        if self.gc.refresh.is_some() {
-            self.refresh_at_read();
+    pub(crate) fn refreshes(&self) -> bool {
+        self.gc.refresh.is_some()
+    }
+
+    /// Called after a page has been read for the host: a refresh has its turn as before a program. Otherwise
+    /// a device that is only read would never be refreshed. Returns where the page is then.
+    #[cold]
+    pub(crate) fn refresh_after_read(
+        &mut self,
+        lpn: Lpn,
+        ppn: Ppn,
+    ) -> Result<Option<Ppn>, Refusal> {
+        self.count_read(ppn);
+        if self.paused || !self.wants_turn() || self.may_change().is_err() {
+            return Ok(Some(ppn));
+        }
+        // Reads begin no collection of garbage, but finish one for which a refresh waits. A refusal
+        // concerns the next change, which meets it again.
+        let _ = if self.gc.job.is_some() {
+            self.pace()
+        } else {
+            self.begin_pace(false)
+        };
+
+        // It may have been moved, and its copy may have failed.
+        let place = self.place(lpn);
+        match place {
+            Some(ppn) if self.core.media.is_meta(ppn) => Err(Refusal::MediaError),
+            _ => Ok(place),
         }
     }
 
-    #[cold]
-    fn refresh_at_read(&mut self) {
-        let goes_on = self.gc.job.as_ref().is_some_and(|job| job.refreshes);
-        let has_turn = goes_on || self.wants_refresh();
-        if has_turn && !self.paused && self.may_change().is_ok() {
-            // A refusal concerns the next change, which meets it again.
-            let _ = self.pace();
-        }
+    fn wants_turn(&self) -> bool {
+        self.gc.job.as_ref().is_some_and(|job| job.refreshes) || self.wants_refresh()
     }
 
     /// Starts to refresh a superblock if one is due and can be moved.
@@ -99,6 +118,11 @@ impl Ftl {
             refresh.was_last = true;
         }
         true
+    }
+
+    /// In idle time an attempt costs nothing that anyone waits for.
+    pub(super) fn look_for_refreshes_now(&mut self) {
+        self.set_rest(0);
     }
 
     fn set_rest(&mut self, turns: u32) {
@@ -142,7 +166,8 @@ impl Ftl {
 
         // A superblock that gains space is collected as any other. If it gains none, its pages, copies of
         // references and pads must fit in what is free beyond the reserve.
-        if self.candidate(id, sb, copies, 0.0).is_some() {
+        let candidate = self.candidate(id, sb, copies, 0.0);
+        if candidate.is_some_and(|found| found.garbage() > 0) {
             return Standing::Now;
         }
         let moved = if self.hybrid {

@@ -134,11 +134,17 @@ impl Superblocks {
     /// has one of others open in their place.
     #[inline(always)]
     pub(crate) fn take_for(&mut self, stream: Stream, lpn: Lpn) -> Option<AllocatedPage> {
+        self.turn_for(stream, lpn);
+        self.take(stream)
+    }
+
+    /// Turns to the dies that an LPN names, if it names any.
+    #[inline(always)]
+    pub(crate) fn turn_for(&mut self, stream: Stream, lpn: Lpn) {
         if self.by_lpn {
             let group = lpn.0 / self.geometry.stripe() % self.geometry.groups();
             self.turn_to(stream as usize, group);
         }
-        self.take(stream)
     }
 
     /// The open superblock that supplies the stream's next page.

@@ -61,9 +61,20 @@ impl Ftl {
     /// # Errors
     /// `OutOfRange`, `MediaError`.
     pub fn find(&mut self, lpn: Lpn) -> Result<Option<Ppn>, Refusal> {
+        let found = self.peek(lpn)?;
+        match found {
+            Some(ppn) if self.refreshes() => self.refresh_after_read(lpn, ppn),
+            _ => Ok(found),
+        }
+    }
+
+    /// Like `find`, for a read that a drive would not make: it disturbs no page, and refreshes none.
+    ///
+    /// # Errors
+    /// `OutOfRange`, `MediaError`.
+    pub fn peek(&mut self, lpn: Lpn) -> Result<Option<Ppn>, Refusal> {
         self.end_write();
         self.range(lpn, 1)?;
-        self.pace_at_read();
         self.core.stats.host_reads += 1;
         if !self.unreadable.is_empty() && self.unreadable.contains(&lpn) {
             return Err(Refusal::MediaError);
@@ -74,7 +85,6 @@ impl Ftl {
             return Ok(None);
         };
 
-        self.count_read(mapping.ppn);
         if self
             .core
             .media

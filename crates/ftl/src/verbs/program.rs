@@ -134,6 +134,7 @@ impl Ftl {
             self.close(Stream::Host);
             if !self.paused {
                 self.collect_now()?;
+                self.core.blocks.turn_for(Stream::Host, lpn);
             }
 
             // Collection may already have opened the next one, if it moves pages to the host's

@@ -217,7 +217,7 @@ impl<'t> ActiveCommand<'_, 't> {
     /// drive would not read it, so no time passes. `None` if it cannot be read.
     fn before(&mut self, lpn: Lpn) -> Option<Box<[u8; PAGE_BYTES]>> {
         self.device.untimed(|ftl| {
-            let found = ftl.find(lpn).ok()?;
+            let found = ftl.peek(lpn).ok()?;
             bytes_of(ftl.view(found)).ok().map(Box::new)
         })
     }
