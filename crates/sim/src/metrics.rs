@@ -10,7 +10,7 @@
 //! Invariant: all rates are over virtual time. Absent: the times of events (the run's), latencies
 //! (`latencies`), and text (the report's).
 
-use crate::energy::energy;
+use crate::energy::{crossings, energy};
 use crate::flash_time::FlashTimes;
 use crate::interval::{self, Interval};
 use crate::latencies::Latencies;
@@ -197,10 +197,16 @@ impl Meters {
         summary.nvram_bytes_written = last.nvram_bytes - self.first.nvram_bytes;
 
         let flash_reads = last.flash_reads - self.first.flash_reads;
+        let config = device.config();
         summary.energy = energy(
-            &device.config().energy,
+            &config.energy,
             [flash_reads, summary.flash_pages, summary.erases],
-            copybacks.unwrap_or(0),
+            crossings(
+                flash_reads,
+                summary.flash_pages,
+                copybacks.unwrap_or(0),
+                config.timing.two_step,
+            ),
             page_ops.transfers,
         );
 
