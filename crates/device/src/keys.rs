@@ -207,19 +207,19 @@ static COMMON: &[DeviceKey] = &[
     key("timing.cache_program", "", KeyKind::Flag, "Cache program: a die takes the data of its next program while it programs."),
     key("timing.cache_busy_ns", "ns", TIME, "Busy time of a die before the array begins in such a case, for the move between page register and cache register (tRCBSY, tPCBSY)."),
     key("timing.copybacks", "", KeyKind::Integer(0, 255), "Copyback: copies of a page by garbage collection that may follow each other inside its die, if source and destination are on the same die; they do not cross the channel, and nothing \
-        corrects their bit errors. After these a page goes through the controller. 0: there are none. Needs flash pages of 4 KiB in one plane."),
+        corrects their bit errors. After these a page goes through the controller. 0: there are none. Needs flash pages of 4 KiB in one plane, and `errors.rate` = 0."),
     key("timing.suspend_ns", "ns", TIME, "From the command that suspends a program or an erase until the die can read."),
     key("timing.resume_ns", "ns", TIME, "Resuming a suspended operation, beyond the time that was left of it."),
     key("timing.suspend_least_ns", "ns", TIME, "A program or an erase with less than this left is not suspended."),
     key("timing.resume_to_suspend_ns", "ns", TIME, "A program or an erase that was resumed works at least this long before it is suspended again."),
-    key("timing.suspensions", "", ANY_U32, "How often reads of the host may suspend one program or erase; 0: never, and the times of suspensions have no effect. An operation whose patience is over is not suspended."),
-    key("timing.erase_suspend_ns", "ns", TIME, "The same as `suspend_ns` for an erase; if it is absent, `suspend_ns` is for both."),
-    key("timing.erase_suspensions", "", ANY_U32, "The same as `suspensions` for an erase; if it is absent, `suspensions` is for both."),
+    key("timing.suspensions", "", ANY_U32, "How often reads of the host may suspend one program, or one erase if `erase_suspensions` is absent; 0: never. An operation whose patience is over is not suspended."),
+    key("timing.erase_suspend_ns", "ns", TIME, "The same as `suspend_ns` for an erase. Without this key it has the value of `suspend_ns`."),
+    key("timing.erase_suspensions", "", ANY_U32, "The same as `suspensions` for an erase. Without this key it has the value of `suspensions`."),
 
     key("energy.read_nj", "nJ", ENERGY, "Reading a page inside its die; 0 if it is unknown. Runs have the energy of their flash operations if one of these is above 0."),
     key("energy.program_nj", "nJ", ENERGY, "Programming a page."),
     key("energy.erase_nj", "nJ", ENERGY, "Erasing a block."),
-    key("energy.transfer_nj", "nJ", ENERGY, "Moving a page over its channel, once for each read and each program."),
+    key("energy.transfer_nj", "nJ", ENERGY, "Moving a page over its channel, once for each read and each program; twice for a program with `timing.two_step`."),
 
     key("errors.rate", "", SHARE, "Raw bit error rate of a page of a new block that has just been programmed; 0 if flash has no errors. Wear, age and reads add to it: (rate x (1 + wear x \
         (cycles / endurance) ^ wear_power) x (1 + retention x days) + disturb x reads) x the page's place in the spread."),

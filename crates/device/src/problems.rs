@@ -157,6 +157,12 @@ impl DeviceConfig {
                 "timing.copybacks needs planes, page_bytes and cell_bits of 1, 4096 and 1: a copyback moves a whole flash page",
             ));
         }
+        if timing.copybacks > 0 && self.errors.rate > 0.0 {
+            wrong.push(problem(
+                "timing.copybacks",
+                "timing.copybacks needs errors.rate = 0: nothing corrects the bit errors of a copyback, and the error model does not carry them over to the copy",
+            ));
+        }
         wrong
     }
 }

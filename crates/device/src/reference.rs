@@ -98,7 +98,7 @@ impl DeviceKey {
         }
     }
 
-    /// Its value in the first preset, which is the default of a comparison.
+    /// Its value in the first preset, which is the default of a comparison. `None` if another key's value takes its place.
     pub fn default(&self) -> Option<Value> {
         let config = PRESETS[0].config();
         match self.path {
@@ -108,8 +108,6 @@ impl DeviceKey {
             "geometry.superblock_dies" => Some(0.into()),
             "geometry.planes" | "geometry.cell_bits" => Some(1.into()),
             "geometry.page_bytes" => Some(4096.into()),
-            // They stand for those of programs, which are 0.
-            "timing.erase_suspend_ns" | "timing.erase_suspensions" => Some(0.into()),
             "geometry.one_shot" | "firmware.power_loss_protection" => Some(true.into()),
             path => value_of(&config, path),
         }
@@ -234,10 +232,12 @@ pub fn page() -> String {
                 "\n## {title}\n\n{about}\n\n| key | default | range | |\n| --- | --- | --- | --- |\n"
             ));
         }
-        let default = key.default().map_or("".into(), |value| match &value {
-            Value::String(text) => format!("`\"{text}\"`"),
-            value => format!("`{value}`"),
-        });
+        let default = match key.default() {
+            Some(Value::String(text)) => format!("`\"{text}\"`"),
+            Some(value) => format!("`{value}`"),
+            // Limits of erases are named after those of programs, whose values they take.
+            None => format!("that of `{}`", key.name().replace("erase_", "")),
+        };
         let flag = match key.flag {
             "" => String::new(),
             flag => format!(" Option `{flag}`."),

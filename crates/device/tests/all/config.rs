@@ -302,6 +302,17 @@ fn times_of_a_word_line_fit_its_cells() {
         let error = copies(geometry).unwrap_err().to_string();
         assert!(error.contains("a whole flash page"), "{error}");
     }
+    let both = [
+        "background.lookup_stalls_dies=false",
+        "timing.engine=nand",
+        "timing.copybacks=3",
+        "errors.rate=0.001",
+    ];
+    let both = both.map(|text| text.parse().unwrap());
+    let preset = DeviceConfig::preset("fast21-32g").unwrap();
+    assert!(preset.clone().with(&both[..3]).is_ok());
+    let error = preset.with(&both).unwrap_err().to_string();
+    assert!(error.contains("needs errors.rate = 0"), "{error}");
 
     // A cache register needs a channel.
     for key in ["cache_read", "cache_program"] {
