@@ -35,9 +35,7 @@ pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
                 number(*reference),
                 number(ours),
                 change(off),
-                series
-                    .within
-                    .map_or("-".to_owned(), |within| format!("{} %", within * 100.0)),
+                series.within.map_or("-".to_owned(), claimed),
             ]);
             found.farther(series.group, off);
             if let Some(within) = series.within {
@@ -79,6 +77,11 @@ pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
         sequential(table)?,
     ];
     Ok(found)
+}
+
+/// A tolerance in per cent, to a tenth.
+fn claimed(within: f64) -> String {
+    format!("{} %", (within * 1000.0).round() / 10.0)
 }
 
 /// A ratio as a change; nothing is never a little less.

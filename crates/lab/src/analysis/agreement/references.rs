@@ -355,7 +355,7 @@ pub(super) const ALL: &[Series] = &[
         &[(Depth(1), 53.906)],
     ),
     series(
-        ("MQSim, idle, several pages", MQSIM, Some(0.07)),
+        ("MQSim, idle, MLC", MQSIM, Some(0.005)),
         "one die, 4 KiB of 16 KiB, MLC",
         ("one-mlc", "randread"),
         Read("mean"),
