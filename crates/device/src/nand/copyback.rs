@@ -8,7 +8,7 @@
 //! erase. So a page may go through the controller sooner than it must, never later.
 //!
 //! Invariant: a copyback ends like a program, and its source is read until then. Absent: which pages are copied, and
-//! where (the firmware's choice).
+//! where (the firmware's choice); bit errors, with which copybacks are refused.
 
 use super::Nand;
 use super::graph::Node;
@@ -81,9 +81,6 @@ impl Nand {
             && self.programs.of_page(read.page).is_none();
         if !is_one || !self.copybacks.permits(read.page, program.page) {
             return false;
-        }
-        if let Some(errors) = &mut self.errors {
-            errors.disturb(read.page);
         }
         let mut node: Node = self.node_of(program);
         node.length += self.spec.read.of_row(self.flash_row(read.page));

@@ -117,7 +117,7 @@ impl ErrorModel {
     }
 
     /// A page is read, which disturbs its block.
-    pub(super) fn disturb(&mut self, page: Ppn) {
+    fn disturb(&mut self, page: Ppn) {
         let block = self.block(page);
         block.reads = block.reads.saturating_add(1);
     }

@@ -155,7 +155,9 @@ impl Nand {
         match (op.kind, op.purpose) {
             (OpKind::Read, Purpose::Host) => adding.copied = node,
             (OpKind::Read, _) if is_copy => {
-                let is_on_flash = self.graph.node(node).work == Work::Read;
+                // A read that waits for a copyback has no source on flash yet.
+                let is_on_flash = self.graph.node(node).work == Work::Read
+                    && self.programs.of_page(op.page).is_none();
                 adding.copied = node;
                 adding.source = is_on_flash.then_some((op.page, op.die));
             }
@@ -291,8 +293,8 @@ impl Nand {
     }
 
     /// A read of a page that has not been programmed: it takes no time once the data are in the controller.
-    /// Until collection has read the page that it copies, the host reads that one. Returns the node for
-    /// which it waits.
+    /// Until collection has read the page that it copies, the host reads that one. The data of a copyback are never
+    /// in the controller, so other readers wait for its end and read the copy. Returns the node for which it waits.
     fn read_early(&self, purpose: Purpose, node: &mut Node) -> u32 {
         if node.work != Work::Read || node.page == NO_PAGE {
             return NONE;
@@ -307,7 +309,10 @@ impl Nand {
             node.die = self.chip_of(die.into());
             return NONE;
         }
-        (node.work, node.length) = (Work::Nothing, 0);
+        let is_copyback = before.is_some_and(|before| self.graph.node(before).pages == 0);
+        if !is_copyback {
+            (node.work, node.length) = (Work::Nothing, 0);
+        }
         before.unwrap_or(NONE)
     }
 

@@ -108,3 +108,31 @@ fn a_page_is_read_where_it_was_while_it_is_copied_back() {
     submit(&mut nand, 0, end, OpKind::Read, 0..1, 0);
     assert_eq!(nand.next_end().unwrap().at, end + 290 + READ + DATA);
 }
+
+// Collection copies the copy, which is not in the controller, to another die.
+#[test]
+fn a_copy_of_a_copyback_is_read_once_that_has_ended() {
+    let mut nand = flash(2, 1);
+    let on = |kind, page, die| Op {
+        die,
+        ..op(kind, Purpose::Gc, page, After::NOTHING)
+    };
+    let ops = [
+        on(OpKind::Read, 2 * BLOCK, 0),
+        on(OpKind::Program, 0, 0),
+        on(OpKind::Read, 0, 0),
+        on(OpKind::Program, 2 * BLOCK + 1, 1),
+    ];
+    nand.step(None, 0, Step::new(DataPath::Own, false), false, &ops);
+    // Until it has been read, the host has to wait for it as well.
+    submit(
+        &mut nand,
+        0,
+        10,
+        OpKind::Read,
+        2 * BLOCK + 1..2 * BLOCK + 2,
+        1,
+    );
+    assert_eq!(nand.next_end().unwrap().at, COPYBACK + 290 + READ + DATA);
+    assert_eq!(nand.settle(), COPYBACK + COPY);
+}
