@@ -250,8 +250,7 @@ impl Units {
     }
 
     /// No further unit of the block will come: the fine step of the latest one waits for nothing else.
-    fn close_fine(&mut self, page: Ppn, graph: &mut Graph) {
-        let block = self.block_of(page);
+    fn close_fine(&mut self, block: usize, graph: &mut Graph) {
         let latest = &mut self.blocks[block];
         let fine = std::mem::replace(&mut latest.open_fine, NONE);
         if fine == NONE {
@@ -272,6 +271,17 @@ impl Units {
     pub(super) fn close(&mut self, page: Ppn, graph: &mut Graph) {
         let block = self.block_of(page);
         self.close_block(block, graph);
+    }
+
+    /// No further unit of the superblock will come before its erase. A block that has failed is not erased, but its
+    /// last fine step frees its room too.
+    fn close_superblock(&mut self, page: Ppn, graph: &mut Graph) {
+        let (superblock, dies) = (self.geometry.superblock(page), self.geometry.dies());
+        for die in 0..dies {
+            let block = self.geometry.block(superblock, die).0 as usize;
+            self.close_block(block, graph);
+            self.close_fine(block, graph);
+        }
     }
 
     fn close_block(&mut self, block: usize, graph: &mut Graph) {
@@ -455,7 +465,8 @@ impl Nand {
         self.units.begin(page, unit, &mut self.graph);
         let block = self.geometry.pages_per_block();
         if row / self.units.pages + 1 == block / self.units.pages {
-            self.units.close_fine(page, &mut self.graph);
+            let block = self.units.block_of(page);
+            self.units.close_fine(block, &mut self.graph);
         }
         unit
     }
@@ -478,8 +489,11 @@ impl Nand {
         if !self.units.gather() {
             return;
         }
-        self.units.close(page, &mut self.graph);
-        self.units.close_fine(page, &mut self.graph);
+        if self.spec.two_step {
+            self.units.close_superblock(page, &mut self.graph);
+        } else {
+            self.units.close(page, &mut self.graph);
+        }
         let unit = self.units.latest(page);
         if let Some(unit) = unit.and_then(|name| self.graph.find(name)) {
             self.graph.wait_for(erase, unit);

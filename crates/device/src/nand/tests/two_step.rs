@@ -4,7 +4,7 @@ use super::host::spec;
 use super::units::{LARGE, nand, op, submit};
 use crate::config::Latencies;
 use crate::halves::{DataPath, Step};
-use crate::nand::{CellTimes, Nand, NandSpec};
+use crate::nand::{CellTimes, DieState, Nand, NandSpec};
 use remap_ssd_media::{After, ClearId, OpKind, Purpose, WordLine};
 
 const READ: u64 = 50_000;
@@ -17,6 +17,10 @@ const LINES: u32 = 48;
 
 /// A die of QLC without channels or a link.
 fn qlc(buffer_units: u32) -> Nand {
+    dies_of_qlc(1, buffer_units)
+}
+
+fn dies_of_qlc(dies: u32, buffer_units: u32) -> Nand {
     let flash = NandSpec {
         command_ns: [0; 3],
         transfer_ns: 0,
@@ -30,7 +34,7 @@ fn qlc(buffer_units: u32) -> Nand {
         one_shot: true,
         ..LARGE
     };
-    nand(1, cells, flash, Latencies::default())
+    nand(dies, cells, flash, Latencies::default())
 }
 
 /// Writes whole word lines, one request each, and returns the ends of these requests.
@@ -118,4 +122,33 @@ fn an_erase_waits_for_no_further_word_line() {
     nand.step(None, now, Step::new(DataPath::Own, false), false, &[erase]);
     assert_eq!(write(&mut nand, 0..2), [now, now + FINE]);
     assert_eq!(nand.settle(), now + FINE + ERASE + 2 * COARSE + FINE);
+}
+
+// The second block of the superblock is not erased, as if a program of it had failed.
+#[test]
+fn an_erase_frees_the_room_of_all_blocks_of_its_superblock() {
+    let mut nand = dies_of_qlc(2, 2);
+    for die in 0..2 {
+        let pages = die * LINE..(die + 1) * LINE;
+        submit(&mut nand, die, 0, OpKind::Program, pages, die as u16);
+    }
+    while nand.next_end().is_some() {}
+    assert_eq!(nand.settle(), COARSE);
+
+    let mut erase = op(OpKind::Erase, Purpose::Gc, 0, After::ALL);
+    erase.clear_id = ClearId(1);
+    let now = 1_000_000;
+    nand.step(None, now, Step::new(DataPath::Own, false), false, &[erase]);
+    assert_eq!(nand.settle(), now + FINE + ERASE);
+    let programming = nand.utilisation().die_ns[DieState::Program as usize];
+    assert_eq!(programming, 2 * (COARSE + FINE));
+
+    // Word lines of the next superblock, on the second die.
+    let now = nand.now();
+    for line in [1, 3] {
+        let first = 2 * LINES * LINE + line * LINE;
+        let pages = first..first + LINE;
+        submit(&mut nand, line, now, OpKind::Program, pages, 1);
+        assert_eq!(nand.next_end().unwrap().at, now);
+    }
 }
