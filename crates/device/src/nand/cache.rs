@@ -106,8 +106,11 @@ impl Array {
         None
     }
 
-    /// The data in the cache register may leave.
+    /// The data in the cache register may leave. Until now, they have waited for the move to it.
     pub(super) fn send(&mut self, die: usize, context: &mut Context<'_>) {
+        let at = self.dies[die].output;
+        let node = context.graph.node(at);
+        self.watch.charge(at, node, Cause::Array, context.now);
         self.dies[die].output_asked = true;
         self.ask_channel(die, Crossing::Data, context);
     }
@@ -153,7 +156,7 @@ impl Array {
         let this = &mut self.dies[die];
         (this.input, this.input_is_there) = (at, false);
         match self.channel_ns(die, Crossing::Input, context.graph) {
-            0 => self.dies[die].input_is_there = true,
+            0 => self.input_is_there(die, context),
             _ => self.ask_channel(die, Crossing::Input, context),
         }
     }
@@ -165,11 +168,16 @@ impl Array {
         if this.input == NONE {
             return self.begin_array(die, context);
         }
+        self.input_is_there(die, context);
+        None
+    }
+
+    fn input_is_there(&mut self, die: usize, context: &Context<'_>) {
+        let this = &mut self.dies[die];
         this.input_is_there = true;
         let at = this.input;
-        let node = context.graph.node(at);
-        self.watch.charge(at, node, Cause::Transfer, context.now);
-        None
+        self.watch
+            .enters_register(die, at, context.graph.node(at), context.now);
     }
 
     /// The program in the cache register, or on the way to it, is the next one. Returns it if it takes no time.
@@ -180,13 +188,21 @@ impl Array {
         let (at, is_there) = (this.active, this.input_is_there);
         let channel = &self.channels[this.channel];
         let crosses = channel.user == die as u32 && channel.crossing == Crossing::Input;
-        let (cause, state) = match (is_there, crosses) {
-            (true, _) => (Cause::Queue, DieState::Program),
-            (false, true) => (Cause::Transfer, DieState::Transfer),
-            (false, false) => (Cause::Channel, DieState::ChannelWait),
-        };
         let node = context.graph.node(at);
-        self.watch.charge(at, node, cause, context.now);
+        let state = match (is_there, crosses) {
+            (true, _) => {
+                self.watch.leaves_queue(die, at, node, context.now);
+                DieState::Program
+            }
+            (false, true) => {
+                self.watch.charge(at, node, Cause::Transfer, context.now);
+                DieState::Transfer
+            }
+            (false, false) => {
+                self.watch.charge(at, node, Cause::Channel, context.now);
+                DieState::ChannelWait
+            }
+        };
         self.watch.takes(die, at, node, state, context.now);
         if is_there {
             return self.busy(die, DieState::Program, context);

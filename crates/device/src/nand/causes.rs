@@ -24,7 +24,8 @@ pub enum Cause {
     Queue,
     /// Its die does operations of collection or of metadata, or it waits for such an operation elsewhere.
     Collection,
-    /// Flash reads, programs or erases for it.
+    /// Flash reads, programs or erases for it, or its data move to the cache register, which waits for the command of the
+    /// die's next read.
     Array,
     /// Its command or its data cross the channel.
     Transfer,

@@ -185,7 +185,17 @@ impl Watch {
         }
     }
 
-    /// The operation leaves the queue of its die, which does something else.
+    /// The data of a program are in the cache register of its die, which does something else.
+    pub(super) fn enters_register(&mut self, die: usize, at: u32, node: &Node, now: u64) {
+        if node.part != NONE {
+            let times = self.dies[die].times(now);
+            let path = &mut self.paths[at as usize];
+            path.charge(Cause::Transfer, now);
+            path.die = times;
+        }
+    }
+
+    /// The operation leaves the queue or the cache register of its die, which does something else.
     pub(super) fn leaves_queue(&mut self, die: usize, at: u32, node: &Node, now: u64) {
         if node.part != NONE {
             let times = self.dies[die].times(now);

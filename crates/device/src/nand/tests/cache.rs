@@ -1,10 +1,11 @@
 //! Cache registers: exact times of reads and programs that overlap transfers, and the rates of their bounds.
 
 use super::host::{AFTER, Host, link, spec};
-use super::units::{LARGE, nand, submit, unprotected};
+use super::units::{LARGE, nand, op, submit, unprotected};
 use crate::config::Latencies;
-use crate::nand::{CellTimes, Nand, NandSpec, Suspension};
-use remap_ssd_media::{OpKind, WordLine};
+use crate::halves::{DataPath, Step};
+use crate::nand::{Cause, CellTimes, Nand, NandSpec, Suspension};
+use remap_ssd_media::{After, OpKind, Purpose, WordLine};
 
 const PAGE: u64 = 4096;
 /// Command cycles of a read and of a program, and moving data between the registers.
@@ -178,6 +179,39 @@ fn sequential_accesses_run_at_the_speed_of_the_channel_or_of_the_arrays() {
         let rate = sequential(dies, OpKind::Program, spec);
         assert!((rate / bound - 1.0).abs() < 0.005, "{rate} {bound}");
     }
+}
+
+/// The parts of a request's latency that are not 0.
+fn causes(nand: &Nand, request: u32) -> Vec<(Cause, u64)> {
+    let causes = nand.causes(request);
+    let parts = Cause::ALL.map(|cause| (cause, causes.of(cause)));
+    parts.into_iter().filter(|(_, time)| *time > 0).collect()
+}
+
+#[test]
+fn data_that_move_to_the_cache_register_do_not_wait_for_the_channel() {
+    let mut nand = die(12_288, Suspension::NEVER);
+    of_pages(&mut nand, OpKind::Read, 2);
+    let expected = [
+        (Cause::Array, READ + READ_COMMAND + BUSY),
+        (Cause::Transfer, READ_COMMAND + 12_288),
+    ];
+    assert_eq!(causes(&nand, 0), expected);
+}
+
+#[test]
+fn a_program_in_the_cache_register_waits_for_what_its_die_does() {
+    let mut nand = die(12_288, Suspension::NEVER);
+    let own = op(OpKind::Program, Purpose::Gc, 800, After::NOTHING);
+    nand.step(None, 0, Step::new(DataPath::Own, false), false, &[own]);
+    submit(&mut nand, 0, 100_000, OpKind::Program, 0..1, 0);
+    assert_eq!(ends(&mut nand, 1), [412_649 + BUSY + 400_000]);
+    let expected = [
+        (Cause::Collection, 300_000),
+        (Cause::Array, BUSY + 400_000),
+        (Cause::Transfer, 12_649),
+    ];
+    assert_eq!(causes(&nand, 0), expected);
 }
 
 // `Host` compares the causes of each request with its latency.
