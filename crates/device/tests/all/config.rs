@@ -302,16 +302,23 @@ fn times_of_a_word_line_fit_its_cells() {
         let error = copies(geometry).unwrap_err().to_string();
         assert!(error.contains("a whole flash page"), "{error}");
     }
-    let both = [
-        "background.lookup_stalls_dies=false",
-        "timing.engine=nand",
-        "timing.copybacks=3",
-        "errors.rate=0.001",
-    ];
-    let both = both.map(|text| text.parse().unwrap());
-    let preset = DeviceConfig::preset("fast21-32g").unwrap();
-    assert!(preset.clone().with(&both[..3]).is_ok());
-    let error = preset.with(&both).unwrap_err().to_string();
+
+    // The copy would have no errors of the page.
+    let with_errors = |copybacks: &str, rate: &str| {
+        let settings = [
+            "background.lookup_stalls_dies=false",
+            "timing.engine=nand",
+            copybacks,
+            rate,
+        ];
+        let settings = settings.map(|text| text.parse().unwrap());
+        let preset = DeviceConfig::preset("fast21-32g").unwrap();
+        preset.with(&settings).unwrap().check()
+    };
+    let (copies, errors) = ("timing.copybacks=3", "errors.rate=0.001");
+    assert!(with_errors(copies, "errors.rate=0").is_ok());
+    assert!(with_errors("timing.copybacks=0", errors).is_ok());
+    let error = with_errors(copies, errors).unwrap_err().to_string();
     assert!(error.contains("needs errors.rate = 0"), "{error}");
 
     // A cache register needs a channel.
