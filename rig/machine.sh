@@ -29,12 +29,13 @@ SETTINGS
     cat "$scratch/initramfs" "$work/extra.cpio" > "$work/initramfs"
     rm -f "$work/to" "$work/from"
     mkfifo "$work/to" "$work/from"
-    # iomem=relaxed: nvme-cli looks at the registers of a PCI Express controller.
+    # iomem=relaxed: nvme-cli looks at the registers of a PCI Express controller. cryptomgr.notests: emulated self-tests of large groups may take
+    # longer than the kernel waits for them.
     (become qemu qemu-system-x86_64 -L "$scratch/qemu/usr/share/qemu" -L "$scratch/qemu/usr/share/seabios" \
         -nodefaults -no-user-config -no-reboot -display none -machine q35,usb=off,smbus=off,sata=off,vmport=off \
         -accel "${ACCEL:-tcg,thread=multi}" -cpu max -smp 1 -m "${MEMORY:-1024}" \
         -kernel "$scratch/vmlinuz" -initrd "$work/initramfs" -append "console=ttyS0 quiet panic=-1 mitigations=off nokaslr \
-tsc=reliable no_timer_check random.trust_cpu=on iomem=relaxed" \
+tsc=reliable no_timer_check random.trust_cpu=on iomem=relaxed cryptomgr.notests" \
         -drive "file=$scratch/root.img,if=none,id=root,format=raw,readonly=on,cache=unsafe" \
         -device virtio-blk-pci,drive=root "${network[@]}" "${machine_options[@]}" \
         -serial "file:$work/console" -serial stdio \

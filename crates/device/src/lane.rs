@@ -21,6 +21,11 @@ impl SerialResource {
         begin
     }
 
+    /// For how long it will be busy from `now` on.
+    pub(crate) fn ahead(&self, now: u64) -> u64 {
+        self.free.saturating_sub(now)
+    }
+
     /// Takes the next turn for data that is ready at `ready`; returns the end of the transfer.
     #[inline(always)]
     pub(crate) fn pass(&mut self, asked: u64, length: u64, ready: u64) -> u64 {

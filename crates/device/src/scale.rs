@@ -88,7 +88,8 @@ impl DeviceConfig {
 
         let reads = used.of(firmware.refresh_reads.into()) as u32;
         firmware.refresh_reads = reads.max(firmware.refresh_reads.min(1));
-        firmware.refresh_writes = used.of(firmware.refresh_writes);
+        let writes = used.of(firmware.refresh_writes);
+        firmware.refresh_writes = writes.max(firmware.refresh_writes.min(1));
 
         for places in [&mut firmware.fs_files, &mut firmware.fs_blocks] {
             *places = (used.of((*places).into()) as u32).max(FS_PLACES_MIN.min(*places));

@@ -32,7 +32,7 @@ pub(crate) struct Args {
     /// Any other setting of the device: --set firmware.gc_free=0.2.
     ///
     /// Applies to the simulated device, or to the served one with --service. May be repeated, or
-    /// comma-separated. Deduplication is measured on and off. The configuration reference
+    /// comma-separated. Deduplication is measured on and off; published devices also with the engine `nand`. The configuration reference
     /// (docs/configuration.md) lists the keys.
     #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', help_heading = "Simulator")]
     pub set: Vec<String>,

@@ -36,6 +36,12 @@ impl Events {
         ))
     }
 
+    /// When the leaf's next event is.
+    pub(super) fn time(&self, leaf: usize) -> Option<u64> {
+        let key = self.tree[self.leaves + leaf];
+        (key != u64::MAX).then_some(self.epoch + (key >> self.bits))
+    }
+
     /// The leaf's next event is at `time`.
     #[inline]
     pub(super) fn set(&mut self, leaf: usize, time: u64) {

@@ -22,6 +22,11 @@ impl NvramLane {
         (self.ends.len() == 1).then_some(end)
     }
 
+    /// For how long it will be busy with what has begun.
+    pub(super) fn ahead(&self, now: u64) -> u64 {
+        self.turns.ahead(now)
+    }
+
     /// The operation that ends now, and when the next one does.
     pub(super) fn end(&mut self) -> (u32, Option<u64>) {
         let (_, node) = self

@@ -215,6 +215,13 @@ impl Nand {
             ..Utilisation::default()
         };
         self.array.watch.add_to(&mut sum, self.now);
+
+        // What is under way was counted when it began.
+        let crossings = (0..channels).filter_map(|channel| self.events.time(channel));
+        sum.channel_ns -= crossings.map(|end| end - self.now).sum::<u64>();
+        for (busy, lane) in sum.nvram_ns.iter_mut().zip(&self.lanes) {
+            *busy -= lane.ahead(self.now);
+        }
         sum
     }
 

@@ -263,8 +263,8 @@ impl Watch {
         let cause = match node.work {
             Work::Lane(_) => Cause::Nvram,
             Work::Nothing => Cause::Controller,
-            // Its die programs what is in the buffer.
-            Work::Buffer => Cause::Queue,
+            // It has waited for room, while its die programmed what is in the buffer.
+            Work::Buffer => return self.leaves_queue(usize::from(node.die), at, node, now),
             Work::Read | Work::Program | Work::Erase | Work::Scan => Cause::Array,
         };
         self.paths[at as usize].charge(cause, now);
@@ -376,7 +376,7 @@ impl WatchedDie {
 }
 
 fn is_on_die(work: Work) -> bool {
-    !matches!(work, Work::Nothing | Work::Buffer | Work::Lane(_))
+    !matches!(work, Work::Nothing | Work::Lane(_))
 }
 
 fn put<T: Copy>(list: &mut Vec<T>, at: u32, value: T, absent: T) {

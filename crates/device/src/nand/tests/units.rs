@@ -3,7 +3,7 @@
 use super::host::{AFTER, BEFORE, link, spec};
 use crate::config::Latencies;
 use crate::halves::{DataPath, Step};
-use crate::nand::{CellTimes, Nand, NandSpec};
+use crate::nand::{Cause, CellTimes, Nand, NandSpec};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{After, ClearId, Geometry, Op, OpKind, Ppn, Purpose, WordLine};
 
@@ -286,4 +286,31 @@ fn a_copy_enters_the_buffer_when_it_has_been_read() {
     );
     // All four are parts of one flash page.
     assert!(nand.settle() <= 5 * 50_000 + 400_000);
+}
+
+/// Pages wait for room in the buffer: by what their die programs meanwhile.
+#[test]
+fn a_page_that_waits_for_room_says_for_whom_its_die_works() {
+    let two_planes = WordLine {
+        planes: 2,
+        ..WordLine::SINGLE
+    };
+    let waited = |purpose| {
+        let mut nand = nand(1, two_planes, spec(0, 400_000, 0), Latencies::default());
+        // Three units: one is programmed, one has room beside it, and one waits for that.
+        let pages = 0..6;
+        let ops: Vec<Op> = pages
+            .map(|page| op(OpKind::Program, purpose, page, After::NOTHING))
+            .collect();
+        nand.open(0);
+        nand.step(Some(0), 0, Step::new(DataPath::Absent, false), false, &ops);
+        nand.close(0);
+        submit(&mut nand, 1, 100_000, OpKind::Program, 6..8, 0);
+        while nand.next_end().is_some_and(|end| end.request != 1) {}
+        let causes = nand.causes(1);
+        [Cause::Queue, Cause::Collection].map(|cause| causes.of(cause))
+    };
+    let [queue, none] = waited(Purpose::Host);
+    assert!(queue > 600_000 && none == 0, "{queue} {none}");
+    assert_eq!(waited(Purpose::Gc), [0, queue]);
 }
