@@ -387,6 +387,11 @@ fn measure_nand(
     progress: Progress<'_>,
 ) -> Result<NandResults, BenchError> {
     progress("TLC flash with the engine nand".into());
+    // It does several times as much for each page.
+    let size = BenchSize {
+        pages: size.pages / 8,
+        ..size
+    };
     let mut feed = CommandSource::new(config.addressable_lpns(), seed)?;
     let mut subject = Subject::new(without_dedup(config), &mut feed)?;
     let rounds = Rounds::of(size, || subject.measure(&mut feed, size.pages))?;
