@@ -206,6 +206,11 @@ fn every_figure_of_a_summary_is_measured_by_some_run() {
     let mut source = Mixed::on(&crowded, 200_000);
     add(&measured(&mut crowded, &mut source, &options));
 
+    // Blocks that are read often.
+    let mut read = device(SchemeKind::None, &["firmware.refresh_reads=1000"]);
+    let mut source = Mixed::on(&read, 60_000);
+    add(&measured(&mut read, &mut source, &RunOptions::default()));
+
     // Blocks that wear out.
     let mut worn = device(SchemeKind::None, &["flash.endurance=4"]);
     let options = RunOptions {
