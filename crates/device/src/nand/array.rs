@@ -69,7 +69,7 @@ pub(super) struct Die {
     pub active: u32,
     /// Reads done at once whose data leave its cache register, while the active one goes on.
     pub output: u32,
-    /// True once they have asked for the channel.
+    /// True once these data wait for the channel.
     pub output_asked: bool,
     /// The next program, whose data enter its cache register.
     pub input: u32,

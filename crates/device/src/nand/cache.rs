@@ -8,7 +8,7 @@
 //! ```
 //!
 //! *Cache read*: if another read comes next, its command crosses the channel before the data of the last one, which
-//! move to the cache register meanwhile. A die that has read again waits until that register is empty.
+//! move to the cache register at that time. A die that has read again waits until that register is empty.
 //!
 //! *Cache program*: while a die programs, the program that comes next crosses the channel into the cache register. It
 //! follows at once. The next program of a block may cross while the block's latest one works.

@@ -1,8 +1,8 @@
 //! Copyback: collection's copies that stay on their die do not cross the channel.
 //!
 //! If a page and its copy are on the same die, the die reads the page and programs what it has read: one operation
-//! that takes the channel for its commands alone. Nobody corrects its bit errors on the way, so only so many copies of
-//! a page may follow each other (`timing.copybacks`); the next one goes through the controller.
+//! that takes the channel for its commands alone. Bit errors are not corrected on the way, so a limited number of copies
+//! may follow each other (`timing.copybacks`); the next one goes through the controller.
 //!
 //! These are counted by block: a block has the largest count of the pages that it has received, and 0 after its
 //! erase. So a page may go through the controller sooner than it must, never later.

@@ -67,15 +67,7 @@ impl Config {
             ));
         }
 
-        let is_shared = geometry.stripe() > 1;
-        if is_shared && !self.power_loss_protection && self.scheme.keeps_entries_on_flash() {
-            return fail(format!(
-                "scheme {} programs single pages of entries, which would each take a word line of {} pages: use power_loss_protection = true",
-                self.scheme,
-                geometry.stripe()
-            ));
-        }
-
+        self.check_protection(geometry)?;
         let pads = self.pads_most(geometry);
         if self.data_pages(geometry) <= pads {
             return fail(format!(
@@ -100,17 +92,6 @@ impl Config {
             ));
         }
 
-        if self.die_by_lpn
-            && !self.power_loss_protection
-            && geometry.groups() > 1
-            && geometry.stripe() > 1
-        {
-            return fail(
-                "die_by_lpn leaves word lines of several dies incomplete, which power_loss_protection = false does not allow"
-                    .into(),
-            );
-        }
-
         let needed = needed_pages.div_ceil(data) + busy;
         if needed > u64::from(geometry.superblocks()) {
             let beside = needed_pages - u64::from(self.lpns) - u64::from(self.chunks());
@@ -130,6 +111,26 @@ impl Config {
         crate::records::files::check(self)?;
         (spec(self.scheme).check)(self, geometry)?;
         self.check_nvram(geometry)
+    }
+
+    /// Checks that nothing leaves word lines incomplete if the controller's buffer does not survive a cut.
+    fn check_protection(&self, geometry: &Geometry) -> Result<(), ConfigError> {
+        if self.power_loss_protection || geometry.stripe() == 1 {
+            return Ok(());
+        }
+        if self.scheme.keeps_entries_on_flash() {
+            return Err(ConfigError(format!(
+                "scheme {} programs single pages of entries, which would each take a word line of {} pages: use power_loss_protection = true",
+                self.scheme,
+                geometry.stripe()
+            )));
+        }
+        if self.die_by_lpn && geometry.groups() > 1 {
+            return Err(ConfigError(
+                "die_by_lpn leaves word lines of several dies incomplete, which a cut would damage: use power_loss_protection = true".into(),
+            ));
+        }
+        Ok(())
     }
 
     /// Checks that refreshing the whole device takes fewer numbers than a superblock's age may reach. Otherwise

@@ -13,8 +13,9 @@
 //! short, every other job collects garbage.
 //!
 //! Invariant: a refresh that gains no page begins only if superblocks beyond the reserve have room for its pages.
-//! Absent: the counts and the list (`due`), the movement of pages (`relocate`), open superblocks (listed, and refreshed once they are closed), logs of schemes (which
-//! are read at power-on only) and superblocks in their last cycle (an erase would retire them).
+//! Absent: the counts and the list (`due`), the movement of pages (`relocate`), open superblocks (listed, and
+//! refreshed once they are closed), logs of schemes (which are read at power-on only) and superblocks in their last
+//! cycle (an erase would retire them).
 
 use crate::contract::CopiesOf;
 use crate::error::{Contradiction, Refusal};

@@ -75,7 +75,7 @@ fn reads_alone_refresh_their_superblock_once_at_an_exact_cost() {
     );
 }
 
-/// A superblock that has been erased and is written again has been read by nobody.
+/// Reads from before an erase do not count.
 #[test]
 fn an_erase_begins_the_count_anew() {
     let limited = Config {
