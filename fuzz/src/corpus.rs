@@ -16,94 +16,10 @@ pub fn folder() -> std::path::PathBuf {
 
 /// Every file of the corpus: its name under [`folder`], and its bytes.
 pub fn make() -> Vec<(String, Vec<u8>)> {
-    let mut files = Vec::new();
-    for scheme in [
-        SchemeKind::None,
-        SchemeKind::RemapSsd,
-        SchemeKind::FLog,
-        SchemeKind::NLog,
-    ] {
-        files.push((
-            format!("file/{scheme}.image"),
-            image(
-                scheme,
-                EntrySize::Bytes16,
-                ContentMode::Identity,
-                DeviceFate::Kept,
-            ),
-        ));
-    }
-
-    let remap_ssd = |entry, mode, fate| image(SchemeKind::RemapSsd, entry, mode, fate);
-    files.push((
-        "file/atomic.image".into(),
-        remap_ssd(EntrySize::Bytes24, ContentMode::Identity, DeviceFate::Kept),
-    ));
-    files.push((
-        "file/bytes.image".into(),
-        remap_ssd(EntrySize::Bytes16, ContentMode::Bytes, DeviceFate::Kept),
-    ));
-
-    files.push((
-        "file/cut.image".into(),
-        remap_ssd(EntrySize::Bytes24, ContentMode::Identity, DeviceFate::Cut),
-    ));
-    files.push((
-        "file/failed-blocks.image".into(),
-        remap_ssd(EntrySize::Bytes16, ContentMode::None, DeviceFate::Failing),
-    ));
-
-    for scheme in [
-        SchemeKind::Pebble,
-        SchemeKind::RemapSsdX,
-        SchemeKind::RemapSsdLh,
-        SchemeKind::WalSsd,
-    ] {
-        let file = image(
-            scheme,
-            EntrySize::Bytes16,
-            ContentMode::Identity,
-            DeviceFate::Kept,
-        );
-        files.push((format!("file/{scheme}.image"), file));
-    }
-
-    files.push((
-        "file/file-map.image".into(),
-        remap_ssd(
-            EntrySize::Bytes16,
-            ContentMode::Identity,
-            DeviceFate::Mapped,
-        ),
-    ));
-    files.push((
-        "file/file-map-cut.image".into(),
-        remap_ssd(
-            EntrySize::Bytes24,
-            ContentMode::Identity,
-            DeviceFate::MapCut,
-        ),
-    ));
-
-    let whole = files[1].1.clone();
-    files.push(("file/damaged-header.image".into(), changed(&whole, 21)));
-    files.push((
-        "file/damaged-body.image".into(),
-        changed(&whole, whole.len() / 2),
-    ));
-    files.push((
-        "file/damaged-hash.image".into(),
-        changed(&whole, whole.len() - 9),
-    ));
-
-    files.push((
-        "file/truncated.image".into(),
-        whole[..whole.len() * 2 / 3].to_vec(),
-    ));
+    let mut files = images();
     for (name, text) in TRACES {
         files.push((format!("trace/{name}"), text.as_bytes().to_vec()));
     }
-
     for (name, bytes) in SAMPLES {
         files.push((format!("trace/{name}"), bytes.to_vec()));
     }
@@ -117,6 +33,50 @@ pub fn make() -> Vec<(String, Vec<u8>)> {
 
     let packed = zstd::encode_all(TRACES[0].1.as_bytes(), 3).expect("a vector takes everything");
     files.push(("trace/fiu.zst".into(), packed));
+    files
+}
+
+/// Images of devices under several schemes and with several pasts, and damaged ones.
+fn images() -> Vec<(String, Vec<u8>)> {
+    use ContentMode::{Bytes, Identity, None};
+    use DeviceFate::{Cut, Failing, Kept, MapCut, Mapped};
+    use EntrySize::{Bytes16, Bytes24};
+    let name = |name: &str| format!("file/{name}.image");
+
+    let mut files = Vec::new();
+    for scheme in [
+        SchemeKind::None,
+        SchemeKind::RemapSsd,
+        SchemeKind::FLog,
+        SchemeKind::NLog,
+        SchemeKind::Pebble,
+        SchemeKind::RemapSsdX,
+        SchemeKind::RemapSsdLh,
+        SchemeKind::WalSsd,
+    ] {
+        let file = image(scheme, Bytes16, Identity, Kept);
+        files.push((format!("file/{scheme}.image"), file));
+    }
+    for (of, entry, mode, fate) in [
+        ("atomic", Bytes24, Identity, Kept),
+        ("bytes", Bytes16, Bytes, Kept),
+        ("cut", Bytes24, Identity, Cut),
+        ("failed-blocks", Bytes16, None, Failing),
+        ("file-map", Bytes16, Identity, Mapped),
+        ("file-map-cut", Bytes24, Identity, MapCut),
+    ] {
+        files.push((name(of), image(SchemeKind::RemapSsd, entry, mode, fate)));
+    }
+
+    let whole = files[1].1.clone();
+    for (of, at) in [
+        ("damaged-header", 21),
+        ("damaged-body", whole.len() / 2),
+        ("damaged-hash", whole.len() - 9),
+    ] {
+        files.push((name(of), changed(&whole, at)));
+    }
+    files.push((name("truncated"), whole[..whole.len() * 2 / 3].to_vec()));
     files
 }
 

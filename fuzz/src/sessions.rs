@@ -173,7 +173,6 @@ fn connect(out: &mut Vec<u8>, qid: u16, cntlid: u16, agreed: Agreement, digests:
 /// ICReq, Connect, and what a host asks an admin queue.
 fn admin_stream(agreed: Agreement, digests: u8) -> Vec<u8> {
     let mut out = Vec::new();
-
     connect(&mut out, 0, 0xffff, agreed, digests);
 
     let mut enable = entry(admin::FABRICS, u32::from(fabrics::PROPERTY_SET));
@@ -185,36 +184,7 @@ fn admin_stream(agreed: Agreement, digests: u8) -> Vec<u8> {
         .into_bits();
 
     capsule(&mut out, enable, 1, &[], 0, agreed);
-
-    for (cid, cns) in [0u8, 1, 2, 3, 5, 6, 7, 8, 0x1c].into_iter().enumerate() {
-        let sqe = Sqe {
-            cdw10: cns.into(),
-            ..entry(admin::IDENTIFY, 1)
-        };
-        capsule(&mut out, sqe, cid as u16, &[], 4096, agreed);
-    }
-
-    for (cid, lid) in [0u32, 1, 2, 3, 4, 5, 0x12, 0x13, 0xc0]
-        .into_iter()
-        .enumerate()
-    {
-        let sqe = Sqe {
-            cdw10: lid | 127 << 16,
-            ..entry(admin::GET_LOG_PAGE, u32::MAX)
-        };
-        capsule(&mut out, sqe, cid as u16, &[], 512, agreed);
-    }
-
-    for (cid, feature) in [1u32, 2, 4, 5, 6, 7, 0x0a, 0x0b, 0x0f, 0x16]
-        .into_iter()
-        .enumerate()
-    {
-        let sqe = Sqe {
-            cdw10: feature,
-            ..entry(admin::GET_FEATURES, 1)
-        };
-        capsule(&mut out, sqe, cid as u16, &[], 512, agreed);
-    }
+    questions(&mut out, agreed);
 
     let queues = Sqe {
         cdw10: 7,
@@ -252,6 +222,39 @@ fn admin_stream(agreed: Agreement, digests: u8) -> Vec<u8> {
     }
 
     out
+}
+
+/// Identify, log pages and features.
+fn questions(out: &mut Vec<u8>, agreed: Agreement) {
+    for (cid, cns) in [0u8, 1, 2, 3, 5, 6, 7, 8, 0x1c].into_iter().enumerate() {
+        let sqe = Sqe {
+            cdw10: cns.into(),
+            ..entry(admin::IDENTIFY, 1)
+        };
+        capsule(out, sqe, cid as u16, &[], 4096, agreed);
+    }
+
+    for (cid, lid) in [0u32, 1, 2, 3, 4, 5, 0x12, 0x13, 0xc0]
+        .into_iter()
+        .enumerate()
+    {
+        let sqe = Sqe {
+            cdw10: lid | 127 << 16,
+            ..entry(admin::GET_LOG_PAGE, u32::MAX)
+        };
+        capsule(out, sqe, cid as u16, &[], 512, agreed);
+    }
+
+    for (cid, feature) in [1u32, 2, 4, 5, 6, 7, 0x0a, 0x0b, 0x0f, 0x16]
+        .into_iter()
+        .enumerate()
+    {
+        let sqe = Sqe {
+            cdw10: feature,
+            ..entry(admin::GET_FEATURES, 1)
+        };
+        capsule(out, sqe, cid as u16, &[], 512, agreed);
+    }
 }
 
 /// An I/O queue: every command, on the first queue with its data in the capsule, on others with

@@ -65,16 +65,10 @@ pub fn run(
     let start = device.busy_until();
     let stats = device.ftl().stats();
     let pages_total = options.pages.or(source.len_hint());
-    // An open loop has no queue depth: requests enter when they arrive.
-    let clock = if options.open_loop {
-        RunClock::Open(Box::new(OpenLoop::new(start, options.bound)))
-    } else {
-        RunClock::Closed(InFlight::new(options.queue_depth, start + options.host_ns))
-    };
     let mut meters = Meters::start(device, start, options.sample_interval_ns, options.samples);
     meters.is_open = options.open_loop;
     meters.flash = flash;
-    let mut times = RequestTimes::new(clock, options.host_ns, meters, start);
+    let mut times = RequestTimes::new(clock_of(options, start), options.host_ns, meters, start);
     let mut report = |so_far: Progress| {
         progress(&Progress {
             pages_total,
@@ -133,6 +127,15 @@ pub fn run(
         (summary.requests.submitted - refused) as f64 / summary.seconds_simulated;
     summary.wall_s = began.elapsed().as_secs_f64();
     Ok(summary)
+}
+
+/// An open loop has no queue depth: requests enter when they arrive.
+fn clock_of(options: &RunOptions, start: u64) -> RunClock {
+    if options.open_loop {
+        RunClock::Open(Box::new(OpenLoop::new(start, options.bound)))
+    } else {
+        RunClock::Closed(InFlight::new(options.queue_depth, start + options.host_ns))
+    }
 }
 
 /// Executes each command after the previous one has its times. The flag is true if the source ended

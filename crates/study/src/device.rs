@@ -62,15 +62,6 @@ pub fn device_rows(config: &DeviceConfig) -> Vec<(&'static str, String)> {
     );
     let (addressed, depth) = (percent(config.addressable), config.queue_depth);
 
-    let order = match (config.timing.engine, config.timing.suspensions) {
-        (TimingEngine::Published, _) => "first come, first served".into(),
-        (TimingEngine::Nand, 0) => "reads first".into(),
-        (TimingEngine::Nand, most) => format!(
-            "reads first, suspending a program or an erase {} times at most",
-            exact(most.into())
-        ),
-    };
-
     vec![
         ("logical", pages(firmware.lpns)),
         ("flash", pages(geometry.pages())),
@@ -81,7 +72,7 @@ pub fn device_rows(config: &DeviceConfig) -> Vec<(&'static str, String)> {
                 "read {read}, program {program}, erase {erase}, transfer {transfer}; {cycles} cycles"
             ),
         ),
-        ("order of a die", order),
+        ("order of a die", order_of_a_die(config)),
         (
             "NVRAM times",
             format!("64 bytes: read {nvram_read}, write {nvram_write}; {nvram_writes} writes"),
@@ -97,4 +88,15 @@ pub fn device_rows(config: &DeviceConfig) -> Vec<(&'static str, String)> {
             format!("{addressed} of the logical pages addressed, queue depth {depth}"),
         ),
     ]
+}
+
+fn order_of_a_die(config: &DeviceConfig) -> String {
+    match (config.timing.engine, config.timing.suspensions) {
+        (TimingEngine::Published, _) => "first come, first served".into(),
+        (TimingEngine::Nand, 0) => "reads first".into(),
+        (TimingEngine::Nand, most) => format!(
+            "reads first, suspending a program or an erase {} times at most",
+            exact(most.into())
+        ),
+    }
 }

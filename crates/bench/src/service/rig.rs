@@ -106,32 +106,16 @@ impl Rig {
             .map_err(BenchError::impossible)?;
         config.check().map_err(BenchError::impossible)?;
 
-        // The image is removed with this value.
-        let image = match served.dir {
-            Some(dir) => {
-                let made = tempfile::Builder::new()
-                    .prefix("remap-ssd-bench-")
-                    .tempdir_in(dir);
-                Some(made.map_err(|error| {
-                    BenchError::failed(format_args!("{}: {error}", dir.display()))
-                })?)
-            }
-            None => None,
-        };
+        let image = served.dir.map(folder_in).transpose()?;
         let device = match &image {
             Some(dir) => Device::create_in_folder(dir.path(), config.clone(), None)
                 .map_err(BenchError::failed)?,
             None => Device::in_memory(config.clone()).map_err(BenchError::failed)?,
         };
 
-        let subsystem = Subsystem::new(
-            device,
-            NQN,
-            &[],
-            served.latency,
-            image.is_some(),
-            Health::default(),
-        );
+        let durable = image.is_some();
+        let subsystem =
+            Subsystem::new(device, NQN, &[], served.latency, durable, Health::default());
         let subsystem = Arc::new(subsystem.map_err(BenchError::failed)?);
         let start = |dir: &TempDir| Writeback::start(dir.path(), Arc::downgrade(&subsystem));
         let writeback = image.as_ref().map(start).transpose();
@@ -143,14 +127,11 @@ impl Rig {
         };
         let (known, keyring) = served.protection.keys(&options.hostnqn);
         let options = options.with_keys(known);
-        let port = Port::new(
-            subsystem.clone(),
-            Allowed {
-                anybody: true,
-                ..Allowed::default()
-            },
-        )
-        .authenticated(keyring);
+        let allowed = Allowed {
+            anybody: true,
+            ..Allowed::default()
+        };
+        let port = Port::new(subsystem.clone(), allowed).authenticated(keyring);
         let server = Server::bind((Ipv4Addr::LOCALHOST, 0).into(), port, Box::new(Quiet))
             .map_err(BenchError::failed)?;
         let (address, stopper) = (
@@ -175,6 +156,14 @@ impl Rig {
             _image: image,
         })
     }
+}
+
+/// A folder that is removed with this value.
+fn folder_in(dir: &Path) -> Result<TempDir, BenchError> {
+    tempfile::Builder::new()
+        .prefix("remap-ssd-bench-")
+        .tempdir_in(dir)
+        .map_err(|error| BenchError::failed(format_args!("{}: {error}", dir.display())))
 }
 
 impl Rig {

@@ -312,17 +312,21 @@ fn torture(args: &Args, stop: &AtomicBool) -> Result<bool, Failure> {
     }
     results.keep(&recording)?;
 
-    let shown = if args.json {
-        output::json(&results.json(&recording))
+    show_results(args.json, &recording, &results)?;
+    Ok(!failed)
+}
+
+/// Prints the results. A closed output pipe is no error: it does not turn a failure into success.
+fn show_results(json: bool, recording: &Recording, results: &Results) -> Result<(), Failure> {
+    let shown = if json {
+        output::json(&results.json(recording))
     } else {
-        output::text(&show::text(&recording, &results))
+        output::text(&show::text(recording, results))
     };
     match shown {
-        // A closed output pipe does not turn a failure into success.
-        Err(Failure::Output(error)) if error.kind() == ErrorKind::BrokenPipe => {}
-        other => other?,
+        Err(Failure::Output(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        other => other,
     }
-    Ok(!failed)
 }
 
 /// Does the rounds or the replay, and shows the progress.

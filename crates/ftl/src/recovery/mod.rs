@@ -130,7 +130,6 @@ impl Ftl {
 
         let lost = sorted_below(lost, self.core.config.lpns);
         report.lost = lost.len() as u64;
-
         // A record made now would be newer than the page that marks the LPN as lost.
         relocated.retain(|(lpn, _)| lost.binary_search(lpn).is_err());
 

@@ -130,16 +130,9 @@ impl RunSpec {
         Ok(pages)
     }
 
-    fn measure(
-        &self,
-        device: &mut Device,
-        threads: u32,
-        follow: &mut Follow<'_>,
-    ) -> Result<(RunSummary, Option<DieTimeline>, Option<u64>), StudyError> {
-        let config = device.config();
-        let (addressable, scheme) = (config.addressable_lpns(), config.firmware.scheme);
-        let pages = self.pages(config);
-        let options = RunOptions {
+    /// The options of a run of `pages` on a device with this configuration.
+    fn options(&self, config: &DeviceConfig, pages: Option<u64>, threads: u32) -> RunOptions {
+        RunOptions {
             pages: match self.length {
                 // A hundred times the endurance of all blocks.
                 Length::UntilWornOut => {
@@ -149,7 +142,7 @@ impl RunSpec {
             },
             precision: match self.length {
                 Length::Precise(precision) => {
-                    let addressed = u64::from(self.requests.pages(addressable));
+                    let addressed = u64::from(self.requests.pages(config.addressable_lpns()));
                     Some((precision, addressed))
                 }
                 Length::Usual | Length::Pages(_) | Length::UntilWornOut => None,
@@ -161,7 +154,19 @@ impl RunSpec {
             bound: self.arrivals.and_then(|arrivals| arrivals.bound),
             threads,
             ..RunOptions::default()
-        };
+        }
+    }
+
+    fn measure(
+        &self,
+        device: &mut Device,
+        threads: u32,
+        follow: &mut Follow<'_>,
+    ) -> Result<(RunSummary, Option<DieTimeline>, Option<u64>), StudyError> {
+        let config = device.config();
+        let (addressable, scheme) = (config.addressable_lpns(), config.firmware.scheme);
+        let pages = self.pages(config);
+        let options = self.options(config, pages, threads);
 
         let mut source = self.requests.source(addressable, self.seed)?;
         let warm_up_pages = self.warm_up(device, &mut *source, follow)?;

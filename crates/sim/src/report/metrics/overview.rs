@@ -30,86 +30,99 @@ pub(crate) struct Overview {
 
 /// Returns one row per run with the main measurements.
 pub(crate) fn overview(runs: &[RunSummary]) -> Overview {
-    let compared = baseline(runs).is_some();
-    let losing = runs.iter().any(|run| run.lost_references > 0);
-    // Measurements that no run has make no column.
-    let open = runs.iter().any(|run| run.arrivals.is_some());
-    let logging = runs.iter().any(|run| run.log_pages > 0);
-    let larger = runs.iter().any(has_larger_requests);
-    let reading = runs.iter().any(|run| run.read_latency_us.count > 0);
-    let writing = !reading || runs.iter().any(|run| run.latency_us.count > 0);
-
-    // A column is shown only if some run has data for it.
-    let is_shown = |c: &Column| {
-        (compared || c.head != VERSUS)
-            && (losing || c.head != LOST)
-            && (open || (c.head != RESPONSE && c.head != BACKLOG))
-            && (logging || c.head != LOG)
-            && (larger || c.head != REQUESTS)
-            && (reading || c.head != READ)
-            && (writing || c.head != WRITE)
-    };
-
-    let columns = COLUMNS.iter().copied().filter(is_shown).collect();
-
+    let shown = Shown::by(runs);
+    let columns = COLUMNS.iter().copied().filter(|c| shown.has(c)).collect();
     let rows = runs
         .iter()
         .zip(labels(runs))
-        .map(|(run, label)| {
-            let ci95 = &run.ci95;
-            let mut row = vec![label, interval(run.bandwidth_mib_s, ci95.bandwidth_mib_s)];
-
-            if compared {
-                row.push(versus(runs, run));
-            }
-            row.push(state(run.steady.is_steady).to_owned());
-
-            if larger {
-                row.push(interval(
-                    run.requests_per_s / 1e3,
-                    ci95.requests_per_s / 1e3,
-                ));
-            }
-
-            row.extend([
-                number(run.iops / 1e3),
-                interval(run.write_amplification, ci95.write_amplification),
-                compact(run.host_pages),
-                compact(run.flash_pages),
-                compact(run.gc_pages),
-            ]);
-
-            if logging {
-                row.push(compact(run.log_pages));
-            }
-
-            row.extend([
-                compact(run.remaps),
-                share_of(demoted(&run.demotions), attempted(run)),
-            ]);
-
-            if losing {
-                row.push(compact(run.lost_references));
-            }
-
-            if open {
-                row.extend(waiting(run));
-            }
-
-            row.push(compact(run.erases));
-
-            if reading {
-                row.extend(latencies(&run.read_latency_us, &ci95.read_latency_us));
-            }
-            if writing {
-                row.extend(latencies(&run.latency_us, &ci95.latency_us));
-            }
-
-            row
-        })
+        .map(|(run, label)| shown.row(runs, run, label))
         .collect();
-
     Overview { columns, rows }
+}
+
+/// The columns that are not always shown: each is, if some run has data for it.
+struct Shown {
+    compared: bool,
+    losing: bool,
+    open: bool,
+    logging: bool,
+    larger: bool,
+    reading: bool,
+    writing: bool,
+}
+
+impl Shown {
+    fn by(runs: &[RunSummary]) -> Self {
+        let reading = runs.iter().any(|run| run.read_latency_us.count > 0);
+        Self {
+            compared: baseline(runs).is_some(),
+            losing: runs.iter().any(|run| run.lost_references > 0),
+            open: runs.iter().any(|run| run.arrivals.is_some()),
+            logging: runs.iter().any(|run| run.log_pages > 0),
+            larger: runs.iter().any(has_larger_requests),
+            reading,
+            writing: !reading || runs.iter().any(|run| run.latency_us.count > 0),
+        }
+    }
+
+    fn has(&self, column: &Column) -> bool {
+        match column.head {
+            VERSUS => self.compared,
+            LOST => self.losing,
+            RESPONSE | BACKLOG => self.open,
+            LOG => self.logging,
+            REQUESTS => self.larger,
+            READ => self.reading,
+            WRITE => self.writing,
+            _ => true,
+        }
+    }
+
+    fn row(&self, runs: &[RunSummary], run: &RunSummary, label: String) -> Vec<String> {
+        let ci95 = &run.ci95;
+        let mut row = vec![label, interval(run.bandwidth_mib_s, ci95.bandwidth_mib_s)];
+        if self.compared {
+            row.push(versus(runs, run));
+        }
+        row.push(state(run.steady.is_steady).to_owned());
+        if self.larger {
+            row.push(interval(
+                run.requests_per_s / 1e3,
+                ci95.requests_per_s / 1e3,
+            ));
+        }
+
+        row.extend([
+            number(run.iops / 1e3),
+            interval(run.write_amplification, ci95.write_amplification),
+            compact(run.host_pages),
+            compact(run.flash_pages),
+            compact(run.gc_pages),
+        ]);
+        if self.logging {
+            row.push(compact(run.log_pages));
+        }
+
+        row.extend([
+            compact(run.remaps),
+            share_of(demoted(&run.demotions), attempted(run)),
+        ]);
+        if self.losing {
+            row.push(compact(run.lost_references));
+        }
+        if self.open {
+            row.extend(waiting(run));
+        }
+
+        row.push(compact(run.erases));
+        if self.reading {
+            row.extend(latencies(&run.read_latency_us, &ci95.read_latency_us));
+        }
+        if self.writing {
+            row.extend(latencies(&run.latency_us, &ci95.latency_us));
+        }
+        row
+    }
 }
 
 /// Bandwidth as a multiple of the baseline's.
