@@ -54,7 +54,7 @@ fn host(rig: &Rig, name: &str) -> Client {
     Client::connect(rig.address, options).expect("it listens")
 }
 
-/// Commands that one queue sends again and again, so many of them at a time.
+/// Commands that one queue sends again and again, keeping some outstanding.
 struct Attack {
     name: &'static str,
     lba_shift: u8,

@@ -6,8 +6,8 @@ use crate::summary::Energy;
 use remap_ssd_device::EnergyConfig;
 use remap_ssd_media::geometry::PAGE_BYTES;
 
-/// The energy of so many page reads, page programs and block erases, for `transfers` pages of the host. `crossings`
-/// pages crossed a channel.
+/// The energy of the given numbers of page reads, page programs and block erases, for `transfers` pages of the host.
+/// `crossings` pages crossed a channel.
 /// `None` if no operation's energy is known.
 pub(crate) fn energy(
     of: &EnergyConfig,

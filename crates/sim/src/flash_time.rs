@@ -240,7 +240,7 @@ impl FlashTimes {
         Some(ReadErrors::between(errors.0, errors.1))
     }
 
-    /// The causes of so many reads, and writes.
+    /// The causes of the given numbers of reads and writes.
     pub(crate) fn causes(&self, reads: u64, writes: u64) -> [Option<LatencyCauses>; 2] {
         self.first.as_ref().map_or([None, None], |_| {
             [(&self.reads, reads), (&self.writes, writes)]

@@ -43,7 +43,7 @@ fn rig() -> Rig {
     Rig::of(subsystem.expect("possible").with_cache(CACHE_BYTES), dir)
 }
 
-/// Waits until so many threads wait for the device, which this one holds.
+/// Waits until this number of threads wait for the device, which this one holds.
 fn await_waiting(rig: &Rig, count: usize) {
     let until = Instant::now() + PATIENCE;
     while rig.subsystem.waiting() < count {

@@ -23,7 +23,7 @@ pub const BAR: u32 = 0;
 pub const CONFIG: u32 = 7;
 pub const MSIX: u32 = 2;
 pub const EVENTFD_TRIGGER: u32 = 1 << 2 | 1 << 5;
-/// The guest's memory begins here and has so many bytes.
+/// The guest's memory: its first address and its size in bytes.
 pub const BASE: u64 = 0x10_0000;
 pub const BYTES: u64 = 16 << 20;
 /// Queues, at pages of it.

@@ -25,7 +25,7 @@ const STEP: usize = 32;
 /// The page that is copied last: a copy to higher blocks of its own namespace begins at its end.
 const LAST_COPIED: u32 = PAGES;
 
-/// Waits until so many threads wait for the device, which this one holds.
+/// Waits until this number of threads wait for the device, which this one holds.
 fn await_waiting(rig: &Rig, count: usize) {
     await_waiting_while(rig, count, || true);
 }

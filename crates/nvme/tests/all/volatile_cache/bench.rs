@@ -80,7 +80,7 @@ impl Versions {
         self.gone + self.stamps.len()
     }
 
-    /// The newest of so many is durable: older ones are gone.
+    /// The newest of the first `count` is durable: older ones are gone.
     fn durable(&mut self, count: usize) {
         let gone = count.saturating_sub(self.gone + 1);
         self.stamps.drain(..gone.min(self.stamps.len() - 1));
