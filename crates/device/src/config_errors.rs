@@ -1,6 +1,6 @@
 //! Bit errors of flash and their correction: the table `[errors]`.
 //!
-//! Absent: the model itself (`nand/errors.rs`).
+//! Absent: the model itself (`bit_errors`).
 
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +20,8 @@ pub struct Errors {
     pub retention: f64,
     /// Days since then, of data programmed before the run.
     pub age_days: f64,
+    /// Writes and remaps of pages in a day, with which data of the run ages; 0: it stays new.
+    pub writes_per_day: u64,
     /// Increase for each read of the block since its erase, as a rate.
     pub disturb: f64,
     /// How pages differ: deviation of the logarithm of their rates.
@@ -52,6 +54,7 @@ impl Default for Errors {
             erase_cycles: 0,
             retention: 0.0,
             age_days: 0.0,
+            writes_per_day: 0,
             disturb: 0.0,
             spread: 0.0,
             seed: 1,

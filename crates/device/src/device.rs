@@ -6,6 +6,7 @@
 //! Invariants: `now` never decreases; after each command the media's list of operations is empty; a
 //! refused command also has a completion time. Absent: the host's queue, and the wall clock.
 
+use crate::bit_errors::ErrorModel;
 use crate::command::PageCommand;
 use crate::completion::{Completion, CopiedPages, FileCompletion, RemapCompletion};
 use crate::config::{DeviceConfig, DeviceConfigError};
@@ -169,7 +170,7 @@ impl Device {
         let nand = config
             .nand()
             .map(|spec| Nand::new(config.geometry, spec, config.latencies()))
-            .map(|nand| nand.with_errors(&config.errors, config.flash.endurance));
+            .map(|nand| nand.with_errors(&config.errors));
         let hashes = ftl.deduplicates();
         Self {
             ftl,
@@ -186,6 +187,18 @@ impl Device {
     pub fn keep_time(&mut self, keep: bool) {
         self.charging.timed = keep;
         self.ftl.media_mut().keep_time(keep);
+    }
+
+    /// From now on flash has the bit errors of `[errors]`, if there are any: the data that it holds is
+    /// `errors.age_days` old, and reads of it may fail. Called before a run is measured; a further call has no effect.
+    pub fn begin_bit_errors(&mut self) {
+        let (errors, newest) = (&self.config.errors, self.ftl.wsn());
+        if errors.rate == 0.0 || self.ftl.media().has_bit_errors() {
+            return;
+        }
+        let endurance = self.config.flash.endurance;
+        let model = ErrorModel::new(self.config.geometry, errors, endurance, newest);
+        self.ftl.media_mut().begin_bit_errors(Box::new(model));
     }
 
     /// From now on these logical pages share no flash page with others: see `Ftl::keep_apart`.

@@ -228,6 +228,7 @@ static COMMON: &[DeviceKey] = &[
     key("errors.erase_cycles", "cycles", ANY_U32, "Erases of each block before the run."),
     key("errors.retention", "", MANY, "Increase for each day since the block's first page was programmed, as a share of the rate."),
     key("errors.age_days", "days", MANY, "Days since then, of data that was programmed before the measured run."),
+    key("errors.writes_per_day", "pages", ANY_U32, "Pages that are written or remapped in a day, by which data ages during the run, as for `firmware.refresh_writes`; 0: it does not age."),
     key("errors.disturb", "", SHARE, "Increase for each read of the block since its erase, as a rate."),
     key("errors.spread", "", KeyKind::Number(NumberRange { least: 0.0, most: 4.0, above: false, below: false }), "How pages differ: the standard deviation of the logarithm of their rates."),
     key("errors.seed", "", ANY_U32, "Seed of the pages' places in this distribution."),

@@ -27,6 +27,7 @@
 
 #![warn(unreachable_pub)]
 
+mod bit_errors;
 mod check;
 mod command;
 mod completion;

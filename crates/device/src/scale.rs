@@ -90,6 +90,8 @@ impl DeviceConfig {
         firmware.refresh_reads = reads.max(firmware.refresh_reads.min(1));
         let writes = used.of(firmware.refresh_writes);
         firmware.refresh_writes = writes.max(firmware.refresh_writes.min(1));
+        let writes = used.of(self.errors.writes_per_day);
+        self.errors.writes_per_day = writes.max(self.errors.writes_per_day.min(1));
 
         for places in [&mut firmware.fs_files, &mut firmware.fs_blocks] {
             *places = (used.of((*places).into()) as u32).max(FS_PLACES_MIN.min(*places));

@@ -10,6 +10,7 @@
 #![warn(unreachable_pub)]
 
 mod array;
+mod bit_errors;
 mod content;
 mod effect;
 mod escaped;
@@ -28,6 +29,7 @@ pub mod slab;
 mod word_line;
 
 pub use array::StoredPage;
+pub use bit_errors::BitErrors;
 pub use content::{ContentMode, Page, PageView, Payload};
 pub use escaped::Escaped;
 pub use fault::{Faults, MediaError};
@@ -35,6 +37,6 @@ pub use geometry::{BlockId, Geometry, Lpn, PageSlot, Ppn, SbId};
 pub use image::Image;
 pub use media::Media;
 pub use oob::{Oob, SecondOwner};
-pub use op::{After, ClearId, Op, OpKind, Purpose};
+pub use op::{After, ClearId, Op, OpKind, Purpose, ReadOutcome};
 pub use rail::{AckSet, Outcome};
 pub use word_line::WordLine;

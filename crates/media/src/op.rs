@@ -165,6 +165,17 @@ pub enum OpKind {
     Wait,
 }
 
+/// What the correction of a page's bit errors took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadOutcome {
+    /// This number of retries; 0 on flash without bit errors.
+    Retries(u8),
+    /// All retries and soft decoding.
+    Soft,
+    /// All retries and soft decoding, and the page is still wrong.
+    Failed,
+}
+
 /// One operation on the media, as charged by the timing model.
 #[derive(Clone, Copy, Debug)]
 pub struct Op {
@@ -185,6 +196,8 @@ pub struct Op {
     pub after_all: bool,
     /// True if it waits for the fence: `After::fence`.
     pub after_fence: bool,
+    /// For `Read`, the correction of its bit errors.
+    pub outcome: ReadOutcome,
     /// First page of `After::pages`, or `NO_PAGE`.
     pub after_page: Ppn,
     /// Pages of `After::pages`, or 0.
@@ -210,6 +223,7 @@ impl Op {
             sources: 0,
             after_all: after.all,
             after_fence: after.fence,
+            outcome: ReadOutcome::Retries(0),
             after_page: after.page,
             after_pages: after.pages,
             clear_id: after.clear,

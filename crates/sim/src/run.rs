@@ -61,6 +61,7 @@ pub fn run(
         nand.settle();
         &*nand
     }));
+    device.begin_bit_errors();
     // The device may have a past (aging, an earlier run); only this run's share is measured.
     let start = device.busy_until();
     let stats = device.ftl().stats();

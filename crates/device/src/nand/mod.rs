@@ -55,7 +55,7 @@ use crate::halves::{DataPath, Step};
 use crate::lane::FrontEnd;
 use array::{Array, Context};
 use copyback::Copybacks;
-use errors::ErrorModel;
+use errors::Correction;
 use events::Events;
 use graph::{Graph, Lane, Mark, NONE, Node, Work};
 use lanes::{Clears, Erases, NvramLane, PendingPrograms};
@@ -108,7 +108,7 @@ pub struct Nand {
     copybacks: Copybacks,
     clears: Clears,
     /// Bit errors, if flash has any.
-    errors: Option<ErrorModel>,
+    errors: Option<Correction>,
     /// First number that a row of erases or tail pages does not wait for.
     row: Option<u64>,
     /// The operation of the present lookup that was recorded last.
@@ -176,9 +176,9 @@ impl Nand {
         }
     }
 
-    /// Flash with bit errors, whose blocks have this endurance.
-    pub(crate) fn with_errors(self, errors: &Errors, endurance: u64) -> Self {
-        let errors = ErrorModel::new(self.geometry, errors, endurance);
+    /// Flash with bit errors.
+    pub(crate) fn with_errors(self, errors: &Errors) -> Self {
+        let errors = Correction::new(errors);
         Self { errors, ..self }
     }
 

@@ -1,6 +1,5 @@
 //! Steps of commands become parts and operations that wait.
 
-use super::errors::ErrorModel;
 use super::graph::{Class, Lane, Mark, NONE, Node, Work};
 use super::lanes::ProgramData;
 use super::spec::NandSpec;
@@ -255,8 +254,8 @@ impl Nand {
         let before = self.read_early(op.purpose, &mut node);
         let work = node.work;
         let retry_ns = match &mut self.errors {
-            Some(errors) => note_errors(errors, work, node.page, self.now),
-            None => 0,
+            Some(errors) if work == Work::Read && page != NO_PAGE => errors.read(op.outcome),
+            _ => 0,
         };
         let node = self.graph.add(node);
         self.graph.set_retry_ns(node, retry_ns);
@@ -442,9 +441,6 @@ impl Nand {
             self.programs.add(page, program, data);
         }
         if op.kind == OpKind::Erase && op.page != NO_PAGE {
-            if let Some(errors) = &mut self.errors {
-                errors.erased(op.page);
-            }
             self.copybacks.erased(op.page);
             self.erases.add(op.page, self.graph.name(node));
             self.erase_follows_units(op.page, node);
@@ -534,15 +530,4 @@ impl Nand {
         }
         self.graph.seal(end);
     }
-}
-
-/// Counts what changes the error rates of blocks, and returns how much longer a read takes for its errors.
-fn note_errors(errors: &mut ErrorModel, work: Work, page: Ppn, now: u64) -> u64 {
-    match work {
-        _ if page == NO_PAGE => {}
-        Work::Read => return errors.read(page, now),
-        Work::Program | Work::Buffer => errors.programmed(page, now),
-        _ => {}
-    }
-    0
 }

@@ -1,6 +1,7 @@
 //! The integration tests of device, in one program; those that need a program of their own are
 //! beside it.
 
+mod bit_errors;
 mod config;
 mod damage;
 mod device;

@@ -10,6 +10,7 @@
 use super::Media;
 use crate::effect::{EffectOrder, MediaEffect, NewEffect, PageSource};
 use crate::geometry::Ppn;
+use crate::oob::Oob;
 use std::ops::Range;
 
 impl Media {
@@ -25,6 +26,7 @@ impl Media {
 
         if self.faulty {
             self.heal(&effect);
+            self.note_wear(&effect);
         }
 
         match &mut self.folder {
@@ -60,6 +62,27 @@ impl Media {
             MediaEffect::Program { .. }
             | MediaEffect::TornProgram { .. }
             | MediaEffect::SpoiledErase { .. } => {}
+        }
+    }
+
+    /// Bit errors depend on what happens to blocks.
+    #[cold]
+    fn note_wear(&mut self, effect: &NewEffect<'_>) {
+        let Some(errors) = &mut self.bit_errors else {
+            return;
+        };
+        match *effect {
+            // A pad has none.
+            MediaEffect::Program { ppn, oob, .. } if oob.lpn() == Oob::PAD => {
+                errors.programmed(ppn, 0);
+            }
+            MediaEffect::Program { ppn, oob, .. } => errors.programmed(ppn, oob.wsn()),
+            MediaEffect::Erase { block } | MediaEffect::SpoiledErase { block } => {
+                errors.erased(block);
+            }
+            MediaEffect::TornProgram { .. }
+            | MediaEffect::Store { .. }
+            | MediaEffect::Clear { .. } => {}
         }
     }
 

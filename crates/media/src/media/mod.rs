@@ -16,6 +16,7 @@ mod read;
 mod rest;
 
 use crate::array::{NandArray, PageContents};
+use crate::bit_errors::BitErrors;
 use crate::content::ContentMode;
 use crate::fault::Faults;
 use crate::folder::Folder;
@@ -51,6 +52,9 @@ pub struct Media {
     nand: NandArray,
     nvram: Slab<u64>,
     faults: Faults,
+    /// Bit errors of flash, if it has any.
+    bit_errors: Option<Box<dyn BitErrors>>,
+    /// Something is planted, or flash has bit errors.
     faulty: bool,
     /// Operations since the list was last cleared, in order.
     pub ops: Vec<Op>,
@@ -96,6 +100,7 @@ impl Media {
             nand,
             nvram,
             faults: Faults::default(),
+            bit_errors: None,
             faulty: false,
             ops: Vec::new(),
             counts: MediaCounts::default(),
@@ -156,9 +161,28 @@ impl Media {
     /// Plants faults, or removes planted ones.
     pub fn plant(&mut self, change: impl FnOnce(&mut Faults)) {
         change(&mut self.faults);
-        // One flag, so that sound media need no table lookup per operation.
-        self.faulty = !self.faults.is_empty();
+        self.note_faulty();
     }
+
+    // One flag, so that sound media need no table lookup per operation.
+    fn note_faulty(&mut self) {
+        self.faulty = !self.faults.is_empty() || self.bit_errors.is_some();
+    }
+
+    /// From now on flash has bit errors. They end with this `Media`: an image has none.
+    ///
+    /// A data page that is not corrected cannot be read. Metadata can: the firmware stores it with a stronger code, so
+    /// that soft decoding always corrects it.
+    pub fn begin_bit_errors(&mut self, model: Box<dyn BitErrors>) {
+        self.bit_errors = Some(model);
+        self.note_faulty();
+    }
+
+    /// Returns true if flash has bit errors.
+    pub fn has_bit_errors(&self) -> bool {
+        self.bit_errors.is_some()
+    }
+
     /// The planted faults; they belong to the device and survive a power cut.
     pub fn faults(&self) -> &Faults {
         &self.faults

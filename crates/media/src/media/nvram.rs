@@ -29,11 +29,11 @@ impl Media {
         Ok(self.nvram[word])
     }
 
-    /// Returns all words, for a scan of a range; `None` if there are planted faults, which it
-    /// would not detect.
+    /// Returns all words, for a scan of a range; `None` if bits are flipped, which it would not
+    /// detect.
     #[inline]
     pub fn words(&self) -> Option<&[u64]> {
-        (!self.faulty).then_some(&self.nvram)
+        self.faults.flips.is_empty().then_some(&self.nvram)
     }
 
     /// Returns a word as stored, ignoring planted faults: for checks of tables, and where `words`

@@ -95,7 +95,10 @@ impl Media {
         purpose: Purpose,
         after: After,
     ) -> Result<(), MediaError> {
-        self.charge_read(from, purpose);
+        if self.charge_data_read(from, purpose).is_err() {
+            let lost = PageSource::Stored(StoredPage::Meta(lost.into()));
+            return self.program_from(Some(from), to, oob, lost, purpose, after);
+        }
 
         // `apply` of the program, where only cells change.
         if self.is_plain() && !self.nand.is_meta(from) {

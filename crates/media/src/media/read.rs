@@ -1,7 +1,7 @@
 //! Reading flash: data, metadata, OOB areas.
 //!
 //! Invariant: an unreadable page is an error; data is never made up. In a folder, every read and
-//! copy verifies the checksums of data pages. Absent: retries.
+//! copy verifies the checksums of data pages. Absent: the time of retries.
 
 use super::{Media, MetaPage};
 use crate::array::PageContents;
@@ -9,7 +9,7 @@ use crate::content::{Page, PageView};
 use crate::fault::MediaError;
 use crate::geometry::Ppn;
 use crate::oob::{OOB_BYTES, Oob, SECOND_BYTES, SecondOwner};
-use crate::op::{After, Op, OpKind, Purpose};
+use crate::op::{After, Op, OpKind, Purpose, ReadOutcome};
 use crate::slab::{LINE_BYTES, prefetch};
 use std::sync::Arc;
 
@@ -30,8 +30,8 @@ impl Media {
     /// `Uncorrectable`.
     #[inline]
     pub fn begin_read(&mut self, ppn: Ppn, purpose: Purpose) -> Result<(), MediaError> {
-        self.charge_read(ppn, purpose);
         // Charged first: a failed read has taken its time.
+        self.charge_data_read(ppn, purpose)?;
         self.check_readable(ppn)?;
         if self.nand.is_whole(ppn) {
             Ok(())
@@ -197,7 +197,7 @@ impl Media {
         self.nand.is_meta(ppn)
     }
 
-    /// Returns true if a page can be read: programmed, and neither torn nor damaged.
+    /// Returns true if a page can be read: programmed, and neither torn nor damaged. Bit errors do not count.
     #[inline]
     pub fn is_readable(&self, ppn: Ppn) -> bool {
         self.nand.is_programmed(ppn)
@@ -225,8 +225,53 @@ impl Media {
         }
     }
 
+    /// Records a read of metadata, which soft decoding corrects at worst.
+    fn charge_read(&mut self, ppn: Ppn, purpose: Purpose) {
+        let outcome = match self.outcome(ppn) {
+            ReadOutcome::Failed => ReadOutcome::Soft,
+            corrected => corrected,
+        };
+        self.push_read(ppn, purpose, outcome);
+    }
+
+    /// Records a read of a page whose bit errors may be too many.
     #[inline(always)]
-    pub(super) fn charge_read(&mut self, ppn: Ppn, purpose: Purpose) {
+    pub(super) fn charge_data_read(
+        &mut self,
+        ppn: Ppn,
+        purpose: Purpose,
+    ) -> Result<(), MediaError> {
+        if self.faulty {
+            return self.charge_faulty_read(ppn, purpose);
+        }
+        self.push_read(ppn, purpose, ReadOutcome::Retries(0));
+        Ok(())
+    }
+
+    #[cold]
+    fn charge_faulty_read(&mut self, ppn: Ppn, purpose: Purpose) -> Result<(), MediaError> {
+        // Pages with owners may be metadata too: bitmaps, and what marks lost data.
+        if self.nand.is_meta(ppn) {
+            self.charge_read(ppn, purpose);
+            return Ok(());
+        }
+        let outcome = self.outcome(ppn);
+        self.push_read(ppn, purpose, outcome);
+        match outcome {
+            ReadOutcome::Failed => Err(MediaError::Uncorrectable),
+            ReadOutcome::Retries(_) | ReadOutcome::Soft => Ok(()),
+        }
+    }
+
+    fn outcome(&mut self, ppn: Ppn) -> ReadOutcome {
+        match &mut self.bit_errors {
+            Some(errors) => errors.read(ppn),
+            None => ReadOutcome::Retries(0),
+        }
+    }
+
+    #[inline(always)]
+    fn push_read(&mut self, ppn: Ppn, purpose: Purpose, outcome: ReadOutcome) {
         self.counts.reads += 1;
         let mut op = Op::new(OpKind::Read, purpose, After::NOTHING);
         let geometry = &self.nand.geometry;
@@ -235,6 +280,7 @@ impl Media {
             geometry.die_of_offset(geometry.offset(ppn)),
         ) as u16;
         op.page = ppn;
+        op.outcome = outcome;
         self.record(op);
     }
 }

@@ -420,6 +420,30 @@ fn a_run_says_what_its_bit_errors_needed() {
     assert!((70.0..71.0).contains(&causes.retry), "{causes:?}");
 }
 
+// A third of the pages of old data cannot be read. Those that collection moves are lost, and new data can be read.
+#[test]
+fn what_nothing_corrects_fails_alike_on_two_threads() {
+    let mut config = config(SchemeKind::RemapSsd, true, "nand");
+    tlc(&mut config);
+    config.errors.rate = 0.002;
+    config.errors.retention = 1.0;
+    config.errors.age_days = 2.0;
+    config.errors.spread = 0.5;
+    config.errors.retry_rates = vec![0.01, 0.012];
+    config.errors.retry_ns = 70_000;
+    are_the_same(&config, "randrw:50", 20_000, 16);
+
+    let (summary, device) = measured(&config, "randrw:50", &options(20_000, 16, 1));
+    let refused = summary.requests.refused["unrecovered read error"];
+    let found = summary.read_errors.expect("flash has errors");
+    assert!(refused > 100 && found.by_retries[0] > refused, "{found:?}");
+    assert!(
+        found.uncorrectable > 0 && found.by_retries[2] > 0,
+        "{found:?}"
+    );
+    device.ftl().check().unwrap();
+}
+
 // The firmware deals pages to dies in turn, so one copy in as many as there are dies stays where it was.
 #[test]
 fn few_copies_stay_on_their_dies() {
