@@ -167,6 +167,67 @@ impl DeviceConfig {
     }
 }
 
+impl DeviceConfig {
+    /// Keys whose values have no effect beside those of other keys, and what they need. They are no errors, since a grid may set one
+    /// and vary the other.
+    pub fn keys_without_effect(&self) -> Vec<(&'static str, &'static str)> {
+        let Self {
+            timing, firmware, ..
+        } = self;
+        let is_suspended =
+            timing.suspensions > 0 || timing.erase_suspensions.is_some_and(|most| most > 0);
+        let suspensions = "timing.suspensions or timing.erase_suspensions above 0";
+        let keys = [
+            (
+                "timing.cache_busy_ns",
+                timing.cache_busy_ns > 0,
+                timing.cache_read || timing.cache_program,
+                "timing.cache_read or timing.cache_program",
+            ),
+            (
+                "timing.suspend_ns",
+                timing.suspend_ns > 0,
+                is_suspended,
+                suspensions,
+            ),
+            (
+                "timing.resume_ns",
+                timing.resume_ns > 0,
+                is_suspended,
+                suspensions,
+            ),
+            (
+                "timing.suspend_least_ns",
+                timing.suspend_least_ns > 0,
+                is_suspended,
+                suspensions,
+            ),
+            (
+                "timing.resume_to_suspend_ns",
+                timing.resume_to_suspend_ns > 0,
+                is_suspended,
+                suspensions,
+            ),
+            (
+                "timing.erase_suspend_ns",
+                timing.erase_suspend_ns.is_some(),
+                is_suspended,
+                suspensions,
+            ),
+            (
+                "firmware.die_by_lpn",
+                firmware.die_by_lpn,
+                self.geometry.groups() > 1,
+                "geometry.superblock_dies below the number of dies",
+            ),
+        ];
+        let idle = keys
+            .into_iter()
+            .filter(|(_, is_set, has_effect, _)| *is_set && !has_effect);
+        idle.map(|(key, _, _, needs)| (key, needs)).collect()
+    }
+}
+
 fn problem(path: &str, text: &str) -> KeyProblem {
     KeyProblem {
         path: path.into(),

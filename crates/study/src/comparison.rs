@@ -26,7 +26,7 @@ pub(crate) fn foresee(spec: &ComparisonSpec) -> Result<(u64, String), Error> {
     let mut plan = plan(spec, unfollowed())?;
     if plan.refused.is_empty() {
         let new = plan.runs.iter().find_map(RunSpec::new_device);
-        let device = new.map(|new| result::device_name(&new.config, plan.scale));
+        let device = new.map(|new| result::device_name(&new.config, plan.device_scale));
         let memory_bytes = Need::of(&plan, threads(spec)).total_bytes;
         Ok((memory_bytes, device.unwrap_or_default()))
     } else {

@@ -3,6 +3,7 @@
 //! Invariants: a plan has passed all checks that need no run; every scheme gets the same stream of
 //! pages, if the devices have the same size. After a warm-up it is measured from where it is steady. Absent: executing a run (`remap_ssd_sim::study`).
 
+use crate::numbers::fraction;
 use crate::reading::{self, Follow};
 use crate::{ComparisonSpec, Error, settings};
 use remap_ssd_device::{DeviceConfig, DeviceConfigError, PRESETS};
@@ -22,6 +23,8 @@ pub(crate) struct Plan {
     pub aging: AgingSpec,
     /// Scale of the given device, if known.
     pub scale: Option<f64>,
+    /// The scale at which the device is simulated: larger, if its blocks would be smaller than a word line.
+    pub device_scale: Option<f64>,
     /// Schemes that cannot run, and the reasons.
     pub refused: Vec<(String, Error)>,
     /// What a user should know before the runs.
@@ -70,11 +73,13 @@ fn planned(spec: &ComparisonSpec, follow: Follow, notes: &mut Vec<String>) -> Re
     let mut aging = spec.aging();
     aging.content = aging.content.or(Some(ContentModel::Unique));
 
-    let (starts, scale) = match &spec.age {
-        Some(image) => (images(spec, image)?, None),
+    let (starts, scale, device_scale) = match &spec.age {
+        Some(image) => (images(spec, image)?, None, None),
         None => {
             let (base, scale) = base(spec, &requests)?;
-            (new_devices(spec, &base, &aging, scale, notes), Some(scale))
+            notes.extend(settings_without_effect(spec, &base));
+            let starts = new_devices(spec, &base, &aging, scale, notes);
+            (starts, Some(scale), Some(scale.max(scale_least(&base))))
         }
     };
 
@@ -109,6 +114,7 @@ fn planned(spec: &ComparisonSpec, follow: Follow, notes: &mut Vec<String>) -> Re
         runs,
         aging,
         scale,
+        device_scale,
         refused,
         notes: Vec::new(),
     })
@@ -307,6 +313,21 @@ fn new_devices(
         .collect()
 }
 
+/// A note for each setting of this comparison that changes nothing.
+fn settings_without_effect(spec: &ComparisonSpec, config: &DeviceConfig) -> Vec<String> {
+    let keys = config.keys_without_effect();
+    let settings = settings::parse(&spec.set).into_iter().flatten();
+    settings
+        .filter_map(|setting| keys.iter().find(|(key, _)| *key == setting.key.path))
+        .map(|(key, needs)| format!("note: `{key}` has no effect without {needs}"))
+        .collect()
+}
+
+/// The scale at which a block is one word line.
+fn scale_least(config: &DeviceConfig) -> f64 {
+    f64::from(config.geometry.stripe()) / f64::from(config.geometry.pages_per_block())
+}
+
 /// All combinations of the given values, or of the device's own, in the order of the schemes.
 fn combinations(
     spec: &ComparisonSpec,
@@ -372,6 +393,13 @@ fn refused(
         if let Some(bytes) = wanted {
             text.push_str(&format!("; --log-size {} will do", flag_size_above(bytes)));
         }
+    }
+
+    if scale < 1.0 && !config.check().is_err_and(|whole| whole == *error) {
+        text.push_str(&format!(
+            " (the device at --scale {}; a larger scale may do)",
+            fraction(scale)
+        ));
     }
 
     match &spec.config {

@@ -230,7 +230,7 @@ pub(crate) fn heading(
         ),
     };
 
-    let mut lines = vec![("device", device_line(config, plan.scale))];
+    let mut lines = vec![("device", device_line(config, plan.device_scale))];
     match plan.requests() {
         Requests::Workload { workload, content } => {
             let length = match (spec.precision, first.pages) {

@@ -19,7 +19,7 @@ use remap_ssd_sim::timeline::TimelineWindow;
 use remap_ssd_sim::trace::{Action, Fold, Format};
 use remap_ssd_sim::workload::{ContentModel, FioJob, NamedWorkload};
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// One option of a comparison.
 #[derive(Clone, Copy, Debug)]
@@ -341,6 +341,7 @@ options! {
         ///
         /// With several schemes, each has its own file: dies.remap-ssd.svg and so on.
         timeline: Option<PathBuf> = "SVG", parsed, kind: Kind::Path, set: |spec, path| {
+            check_svg(path.as_ref())?;
             spec.timeline = Some(path.into());
             Ok(())
         }, is_rare: true;
@@ -375,6 +376,14 @@ fn steady(text: &str) -> Result<f64, Wrong> {
     let times = text.parse().ok();
     let fits = times.filter(|times| (0.0..=1000.0).contains(times));
     fits.ok_or_else(|| format!("{text} is not a number from 0 to 1000").into())
+}
+
+/// Checks that a picture's file ends in .svg.
+fn check_svg(path: &Path) -> Result<(), Wrong> {
+    match path.extension() {
+        Some(ending) if ending.eq_ignore_ascii_case("svg") => Ok(()),
+        _ => Err("a picture's file ends in .svg".into()),
+    }
 }
 
 /// Reads a job file.

@@ -184,6 +184,90 @@ fn a_number_out_of_its_range_is_refused_in_a_struct_as_in_a_table() {
     assert_eq!(limits.check_together(), Ok(()));
 }
 
+// A TLC device with word lines of 48 pages, eight in a block.
+fn of_word_lines(values: &Value) -> ComparisonSpec {
+    let mut all = json!({
+        "preset": "tlc-2t", "scheme": ["none"], "workload": "randwrite", "writes": 2000, "steady": 0, "scale": "1/64",
+        "geometry.channels": 2, "geometry.dies": 4, "geometry.superblocks": 64, "geometry.pages_per_block": 384,
+        "firmware.lpns": 60_000, "firmware.log_bytes": 1 << 20, "firmware.dedup": false,
+    });
+    let values = values.as_object().expect("a table").clone();
+    all.as_object_mut().expect("a table").extend(values);
+    described(&all).unwrap()
+}
+
+#[test]
+fn a_device_that_is_too_small_after_scaling_says_so() {
+    let refused = |values: &Value| match Comparison::new(of_word_lines(values), unfollowed()) {
+        Err(error) => error.to_string(),
+        Ok(_) => panic!("{values} runs"),
+    };
+    let one_line = json!({ "geometry.superblock_dies": 2, "geometry.pages_per_block": 48 });
+    let said = refused(&one_line);
+    assert!(
+        said.contains("2 word lines") && !said.contains("--scale"),
+        "{said}"
+    );
+
+    let small = json!({ "geometry.superblock_dies": 2 });
+    let said = refused(&small);
+    assert!(
+        said.contains("2 word lines") && said.contains("--scale 1/64"),
+        "{said}"
+    );
+
+    // Not a matter of spare space.
+    let few = json!({ "preset": "fast21-32g", "scale": "1", "geometry.pages_per_block": 1 });
+    let few = described(&few).unwrap();
+    let Err(error) = Comparison::new(few, unfollowed()) else {
+        panic!("it runs");
+    };
+    assert!(error.to_string().contains("9216 flash pages"), "{error}");
+}
+
+#[test]
+fn a_heading_has_the_scale_that_word_lines_permit() {
+    let comparison = Comparison::new(of_word_lines(&json!({})), unfollowed()).unwrap();
+    let measured = comparison.measure().unwrap();
+    let heading = comparison.heading(&measured);
+    assert!(heading[0].1.contains("tlc-2t at 1/8:"), "{heading:?}");
+}
+
+#[test]
+fn settings_without_effect_are_noted_and_run() {
+    let notes = |values: &Value| {
+        let comparison = Comparison::new(of_word_lines(values), unfollowed()).unwrap();
+        comparison.notes().join("\n")
+    };
+    assert_eq!(notes(&json!({})), "");
+    let idle = json!({ "timing.suspensions": 0, "timing.suspend_ns": 20_000, "firmware.die_by_lpn": true });
+    let noted = notes(&idle);
+    assert!(
+        noted.contains("`timing.suspend_ns` has no effect without"),
+        "{noted}"
+    );
+    assert!(
+        noted.contains("`firmware.die_by_lpn` has no effect"),
+        "{noted}"
+    );
+    let used = json!({ "timing.cache_read": true, "timing.cache_busy_ns": 3000 });
+    assert_eq!(notes(&used), "");
+}
+
+#[test]
+fn a_timeline_is_svg_and_its_window_is_in_the_run() {
+    let said = mistake(&json!({ "timeline": "dies.png" }));
+    assert!(said.contains("ends in .svg"), "{said}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let late = json!({ "timeline": folder.path().join("dies.svg"), "timeline_window": "900s+1s" });
+    let comparison = Comparison::new(of_word_lines(&late), unfollowed()).unwrap();
+    let Err(error) = comparison.measure() else {
+        panic!("it has a picture");
+    };
+    assert!(error.to_string().contains("begins at"), "{error}");
+}
+
 #[test]
 fn an_empty_path_is_refused_before_the_run() {
     for option in OPTIONS.iter().filter(|option| option.kind == Kind::Path) {

@@ -97,12 +97,23 @@ impl Config {
             let beside = needed_pages - u64::from(self.lpns) - u64::from(self.chunks());
             let have = (u64::from(geometry.superblocks()).saturating_sub(busy) * data)
                 .saturating_sub(beside);
+            let most = have.saturating_sub(u64::from(self.chunks()) + 1);
+            if self.lpns > geometry.pages() {
+                return fail(format!(
+                    "lpns = {} is too much for {} flash pages ({} superblocks of {} dies with {} pages per block): use at most {most} \
+                     logical pages",
+                    self.lpns,
+                    geometry.pages(),
+                    geometry.superblocks(),
+                    geometry.dies(),
+                    geometry.pages_per_block()
+                ));
+            }
             return fail(format!(
                 "over-provisioning is too small for garbage collection: {} logical pages need {needed} superblocks and \
-                 there are {}; use at most {} logical pages",
+                 there are {}; use at most {most} logical pages",
                 self.lpns,
-                geometry.superblocks(),
-                have.saturating_sub(u64::from(self.chunks()) + 1)
+                geometry.superblocks()
             ));
         }
 

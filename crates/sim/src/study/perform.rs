@@ -6,10 +6,11 @@ use super::spec::{Length, Lifetimes, RunSpec, Start};
 use super::stage::{Follow, Stage, Staged};
 use crate::aging::AgingReport;
 use crate::cores::{Cores, Loan};
+use crate::report::format::seconds;
 use crate::run::{Progress, RunOptions, run, warm_up};
 use crate::source::Source;
 use crate::summary::RunSummary;
-use crate::timeline::DieTimeline;
+use crate::timeline::{DieTimeline, TimelineWindow};
 use remap_ssd_device::config::TimingEngine;
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::{RecoveryReport, Usage};
@@ -215,7 +216,7 @@ impl RunSpec {
             ));
         }
 
-        Ok((summary, self.timeline_since(device, start), pages))
+        Ok((summary, self.timeline_since(device, start)?, pages))
     }
 
     /// Begins to keep what dies do, if that is wanted. Returns the beginning of the run.
@@ -239,11 +240,33 @@ impl RunSpec {
         }
     }
 
-    fn timeline_since(&self, device: &mut Device, start: u64) -> Option<DieTimeline> {
-        let (window, nand) = (self.timeline?, device.nand()?);
+    fn timeline_since(
+        &self,
+        device: &mut Device,
+        start: u64,
+    ) -> Result<Option<DieTimeline>, StudyError> {
+        let (Some(window), Some(nand)) = (self.timeline, device.nand()) else {
+            return Ok(None);
+        };
         let used = nand.utilisation();
-        let kept = nand.take_timeline()?;
+        let Some(kept) = nand.take_timeline() else {
+            return Ok(None);
+        };
         let end = kept.until().min(used.at);
-        Some(DieTimeline::new(window, &kept, used.dies, (start, end)))
+        let length = end - start;
+        if let TimelineWindow::From(from, _) = window
+            && from >= length
+        {
+            let [from, length] = [from, length].map(|ns| seconds(ns as f64 / 1e9));
+            return Err(StudyError::Failed(format!(
+                "the window of the timeline begins at {from}, and the last request enters at {length}"
+            )));
+        }
+        Ok(Some(DieTimeline::new(
+            window,
+            &kept,
+            used.dies,
+            (start, end),
+        )))
     }
 }
