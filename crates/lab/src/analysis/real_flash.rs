@@ -13,7 +13,7 @@ use remap_ssd_sim::report::format::number;
 use remap_ssd_sim::report::sheet::Sheet;
 
 /// A property: its name, and its setups with a word for each.
-const FACTORS: [(&str, &[(&str, &str)]); 4] = [
+const FACTORS: [(&str, &[(&str, &str)]); 5] = [
     (
         "cells",
         &[
@@ -42,6 +42,15 @@ const FACTORS: [(&str, &[(&str, &str)]); 4] = [
             ("age-new", "new"),
             ("age-90", "90 days"),
             ("age-365", "a year"),
+        ],
+    ),
+    (
+        "refresh",
+        &[
+            ("age-365", "a year, off"),
+            ("age-365-refresh", "a year, on"),
+            ("ages", "ages, off"),
+            ("ages-refresh", "ages, on"),
         ],
     ),
 ];
