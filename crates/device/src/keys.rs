@@ -251,7 +251,7 @@ static COMMON: &[DeviceKey] = &[
     key("firmware.block_pages", "pages", KeyKind::Integer(2, 4096), "Hybrid mapping: logical pages of a block."),
     key("firmware.extension", "", SHARE, "Hybrid mapping: entries of the table's extension, as a share of the logical pages."),
     key("firmware.dedup", "", KeyKind::Flag, "The deduplication engine is on.").flag("--dedup"),
-    key("firmware.count_max", "", KeyKind::Integer(2, 255), "Largest reference count of a page: 15 for counters of 4 bits, 255 for 8 bits."),
+    key("firmware.count_max", "", KeyKind::Integer(2, 65_535), "Largest reference count of a page: 15 for counters of 4 bits, 255 for 8 bits. Counts above 15 are in a table of the pages that have them."),
     key("firmware.watermark", "", SHARE, "Remaps are demoted to copies while more than this share of the metadata's room is valid."),
     key("firmware.gc_policy", "", KeyKind::Choice(|| GcPolicy::ALL.map(GcPolicy::name).to_vec()), "Which superblock garbage collection collects, and where \
         it moves the pages.").flag("--gc"),

@@ -160,10 +160,7 @@ impl Config {
     fn check_ranges(&self) -> Result<(), ConfigError> {
         let fail = |text: String| Err(ConfigError(text));
         if self.count_max < 2 {
-            return fail(format!(
-                "count_max = {} must be 2 to 255 (counters of up to 8 bits)",
-                self.count_max
-            ));
+            return fail(format!("count_max = {} must be 2 to 65535", self.count_max));
         }
 
         if !(0.0..=1.0).contains(&self.watermark) || !(0.0..0.9).contains(&self.gc_free) {

@@ -66,8 +66,9 @@ pub struct Config {
     pub extension: f64,
     /// Enables the deduplication engine.
     pub dedup: bool,
-    /// Largest reference count of a page: 15 for 4-bit counters, 255 for 8-bit ones.
-    pub count_max: u8,
+    /// Largest reference count of a page: 15 for counters of 4 bits, 255 for 8 bits, more with a table of what
+    /// exceeds them.
+    pub count_max: u16,
     /// Remaps are refused while more than this fraction of the entries' room is valid.
     pub watermark: f64,
     /// Victim selection and placement of garbage collection.
@@ -125,6 +126,13 @@ impl Config {
     /// Value of one of the scheme's own parameters.
     pub fn own(&self, key: &SchemeKey) -> u64 {
         self.scheme_values.get(self.scheme, key)
+    }
+
+    /// Returns true if pages may have more owners than a counter of four bits holds. Then collection counts the
+    /// owners that may find no room. With fewer it takes its chance, as the published platforms do: they would
+    /// choose other victims.
+    pub(crate) fn has_many_owners(&self) -> bool {
+        self.count_max > 15
     }
 
     /// Returns true if superblocks are refreshed.

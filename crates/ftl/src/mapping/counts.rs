@@ -1,10 +1,10 @@
 //! The RC table: how many LPNs share a flash page (FAST'21 §4.4).
 //!
 //! Invariants: `get(p) == |{ l : map[l] == p }|`; a page with count 0 is garbage. Four bits a page;
-//! what exceeds them is in `overflow`. The firmware refuses a remap that would exceed its maximum
-//! (`count_max`), which is 15 unless a device has wider counters. Recovery may find more owners than
-//! that (an unacknowledged overwrite was lost, the remap that took its place was kept). Absent:
-//! which LPNs; only the OOB and the scheme know.
+//! what exceeds them is in `overflow`, which has the pages with more than 15 owners and no others. It is
+//! ordered by page, so nothing depends on hashing. The firmware refuses a remap that would exceed its
+//! maximum (`count_max`). Recovery may find more owners than that (an unacknowledged overwrite was lost,
+//! the remap that took its place was kept). Absent: which LPNs; only the OOB and the scheme know.
 
 use remap_ssd_media::Ppn;
 use remap_ssd_media::slab::{Slab, prefetch};
@@ -13,9 +13,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const FULL: u8 = 15;
 
-/// Reference counts of all flash pages, four bits each.
+/// Reference counts of all flash pages.
 pub(crate) struct Counts {
     nibbles: Slab<u8>,
+    /// Owners beyond 15, by page.
     overflow: BTreeMap<u32, u32>,
     /// Watched pages; `None` until one is watched.
     watch: RefCell<Option<Box<CountWatch>>>,
@@ -294,5 +295,47 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Counts far beyond the counter, of pages that share a byte, against a list.
+    #[test]
+    fn counts_beyond_four_bits_are_what_a_list_says() {
+        const PAGES: u32 = 7;
+        let mut counts = Counts::new(PAGES);
+        let mut model = [0_u32; PAGES as usize];
+        let mut most = 0;
+        let mut state = 1_u64;
+        let mut below = |end: u32| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (((state >> 32) * u64::from(end)) >> 32) as u32
+        };
+
+        for step in 0..40_000 {
+            let at = below(PAGES) as usize;
+            let page = Ppn(at as u32);
+            let grows = below(5) < if step / 5000 % 2 == 0 { 4 } else { 1 };
+            let unowned = model.iter().position(|count| *count == 0);
+            if let Some(to) = unowned.filter(|to| *to != at && below(200) == 0) {
+                counts.hand_over(page, Ppn(to as u32));
+                model.swap(at, to);
+            } else if grows {
+                model[at] += 1;
+                assert_eq!(counts.add(page), model[at]);
+            } else if model[at] > 0 {
+                model[at] -= 1;
+                assert_eq!(counts.sub(page), model[at]);
+            }
+
+            for (page, count) in (0..).map(Ppn).zip(model) {
+                assert_eq!(counts.get(page), count);
+                assert_eq!(counts.has_room(page, 300), (1..300).contains(&count));
+            }
+            most = most.max(model.into_iter().max().expect("pages"));
+            let beyond = model.iter().filter(|count| **count > 15).count();
+            assert_eq!(counts.overflow.len(), beyond);
+        }
+        assert!(most > 300);
     }
 }

@@ -10,9 +10,12 @@
 
 use super::index::OwnerIndex;
 use super::log_entry::LogEntry;
+use super::room::references_beyond;
 use crate::config::Config;
 use crate::config::guard::Guard;
-use crate::contract::{Inspect, LookAhead, OwnerLookup, Ownership, Persist, Remapping, Usage};
+use crate::contract::{
+    CopiesOf, Inspect, LookAhead, OwnerLookup, Ownership, Persist, Remapping, Usage,
+};
 use crate::core::Core;
 use crate::error::ConfigError;
 use crate::error::Contradiction;
@@ -63,6 +66,8 @@ pub(super) trait LogMedium: Send {
     fn has_room(&self, core: &Core, fullest: u32) -> bool;
     /// Returns true if collection may add an entry: it may use the reserve.
     fn has_room_to_move(&self, core: &Core) -> bool;
+    /// Entries that a collection may add.
+    fn room_to_move(&self, blocks: &Superblocks) -> u64;
     /// Returns true if there is room to begin rewriting the log.
     fn can_reclaim(&self, core: &Core) -> bool;
 
@@ -88,6 +93,8 @@ pub(super) trait LogMedium: Send {
 
 pub(super) struct DeviceLog<M> {
     pub medium: M,
+    /// Pages may have many owners, so those without room are counted.
+    many_owners: bool,
     pub index: OwnerIndex,
     /// Upper bound of the remapped LPNs of a superblock.
     pub fullest: u32,
@@ -96,9 +103,10 @@ pub(super) struct DeviceLog<M> {
 }
 
 impl<M: LogMedium> DeviceLog<M> {
-    pub(super) fn new(medium: M, geometry: &Geometry) -> Self {
+    pub(super) fn new(medium: M, config: &Config, geometry: &Geometry) -> Self {
         Self {
             medium,
+            many_owners: config.has_many_owners(),
             index: OwnerIndex::new(geometry),
             fullest: 0,
             reclaim_pays_from: 0,
@@ -108,6 +116,12 @@ impl<M: LogMedium> DeviceLog<M> {
     fn invalid(&self, blocks: &Superblocks) -> u64 {
         let entries = self.medium.entries();
         entries.saturating_sub(blocks.remapped_total())
+    }
+
+    /// The superblock of a page is about to have one more remapped LPN, by a host or by collection.
+    fn expect_one_more(&mut self, core: &Core, ppn: Ppn) {
+        let sb = core.geometry.superblock(ppn);
+        self.fullest = self.fullest.max(core.blocks.owners(sb).remapped + 1);
     }
 
     #[cold]
@@ -149,9 +163,7 @@ impl<M: LogMedium> Persist for DeviceLog<M> {
             return Err(Demotion::NvramFull);
         }
 
-        self.fullest = self
-            .fullest
-            .max(core.blocks.owners(core.geometry.superblock(ppn)).remapped + 1);
+        self.expect_one_more(core, ppn);
         if self.medium.has_slot(core, self.fullest) || self.make_room(core, may_reclaim) {
             Ok(())
         } else {
@@ -167,9 +179,22 @@ impl<M: LogMedium> Persist for DeviceLog<M> {
     fn persist_moved(&mut self, core: &mut Core, remapping: &Remapping) -> bool {
         let has_room = self.medium.has_room_to_move(core);
         if has_room {
+            if self.many_owners {
+                self.expect_one_more(core, remapping.ppn);
+            }
             self.persist(core, remapping, Purpose::Gc);
         }
         has_room
+    }
+
+    fn references_without_room<'a>(
+        &'a self,
+        tables: &'a Tables,
+        blocks: &'a Superblocks,
+    ) -> Option<CopiesOf<'a>> {
+        let room = self.medium.room_to_move(blocks);
+        self.many_owners
+            .then(|| references_beyond(room, tables, blocks))
     }
 
     fn give_back(&mut self, core: &mut Core) -> bool {

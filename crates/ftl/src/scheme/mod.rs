@@ -23,6 +23,7 @@ mod pebble;
 mod remap_ssd;
 mod remap_ssd_lh;
 mod remap_ssd_x;
+mod room;
 mod segments;
 mod shadow_oob;
 mod wal;

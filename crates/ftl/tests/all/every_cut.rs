@@ -9,7 +9,8 @@ use crate::kit::script::{
 };
 use crate::kit::{self, Random, content, device};
 use remap_ssd_ftl::{Config, EntrySize, Ftl, Granularity, Guard, Guards, Lpn, Remap, SchemeKind};
-use remap_ssd_media::{Geometry, Media, Outcome, Page, WordLine};
+use remap_ssd_media::{Geometry, Media, Outcome, Page, Ppn, WordLine};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Dies, superblocks and pages per block. In the first shape superblocks have five pages of data,
@@ -18,6 +19,12 @@ const SHAPES: [(u32, u32, u32); 5] = [(1, 48, 7), (2, 30, 6), (2, 24, 8), (1, 30
 
 /// Maximum number of pages of a command.
 const LEN_MAX: u32 = 24;
+
+/// Largest count of a counter of four bits.
+const SMALL_COUNT: u16 = 15;
+
+/// Owners of a page that needs the table of counts beyond the counter.
+const MANY_OWNERS: u32 = 24;
 
 /// A device with the maximum number of logical pages for the scheme, and little NVRAM.
 fn tight(
@@ -77,6 +84,34 @@ fn read_all(ftl: &mut Ftl) -> Result<Contents, String> {
         .collect();
     ftl.media_mut().ops.clear();
     contents
+}
+
+/// Writes every LPN. If pages may have more owners than a small counter holds, the first LPN's page has them.
+fn fill(ftl: &mut Ftl) {
+    let owners = match ftl.config().count_max {
+        0..=SMALL_COUNT => 1,
+        _ => MANY_OWNERS,
+    };
+    for lpn in (0..ftl.config().lpns).map(Lpn) {
+        if (1..owners).contains(&lpn.0) {
+            let (source, len) = (Lpn::ZERO, 1);
+            let remap = Remap {
+                target: lpn,
+                source,
+                len,
+                relocate: false,
+                atomic: false,
+            };
+            ftl.remap(&remap).unwrap();
+        } else {
+            ftl.write(lpn, &content(u64::from(lpn.0) + 1000)).unwrap();
+        }
+    }
+    assert!(
+        ftl.stats().remaps >= u64::from(owners - 1),
+        "{:?}",
+        ftl.config()
+    );
 }
 
 /// Checks that a cut of the command may leave these contents.
@@ -188,30 +223,55 @@ fn cut(ftl: &Ftl, absent: &Range<usize>) -> Media {
 
 /// Returns the number of cuts, or the loss found by one of them.
 fn run(device: &(Geometry, Config), seed: u64, commands: u64) -> Result<u64, String> {
-    run_refreshed(device, seed, commands).map(|(cuts, _)| cuts)
+    run_counted(device, seed, commands).map(|run| run.cuts)
 }
 
-/// Returns the number of cuts, and of superblocks refreshed before them, or the loss found by one. One
-/// recovery in `RECOVERY_CUT` is cut as well.
-fn run_refreshed(
+/// What happened in a run.
+#[derive(Default)]
+struct RunCounts {
+    cuts: u64,
+    /// Superblocks refreshed before a cut.
+    refreshed: u64,
+    /// Commands during which a page with more owners than a small counter holds was moved.
+    many_moved: u64,
+}
+
+/// The place of the page that most LPNs have, if these are more than a small counter holds.
+fn most_owned(ftl: &mut Ftl, contents: &Contents) -> Option<Ppn> {
+    if ftl.config().count_max <= SMALL_COUNT {
+        return None;
+    }
+    let mut pages: BTreeMap<Ppn, u16> = BTreeMap::new();
+    for lpn in (0..)
+        .zip(contents)
+        .filter(|(_, held)| held.is_some())
+        .map(|(lpn, _)| lpn)
+    {
+        *pages.entry(kit::page_of(ftl, lpn)).or_default() += 1;
+    }
+    let most = pages.into_iter().max_by_key(|(_, owners)| *owners)?;
+    (most.1 > SMALL_COUNT).then_some(most.0)
+}
+
+/// Cuts each command of a run; returns the loss found by a cut, if any. One recovery in `RECOVERY_CUT` is cut as
+/// well.
+fn run_counted(
     (geometry, config): &(Geometry, Config),
     seed: u64,
     commands: u64,
-) -> Result<(u64, u64), String> {
+) -> Result<RunCounts, String> {
     const RECOVERY_CUT: u64 = 8;
     let mut ftl = device(*geometry, config);
     let mut random = Random(seed);
-    (0..config.lpns).for_each(|lpn| {
-        ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1000))
-            .unwrap()
-    });
+    fill(&mut ftl);
     ftl.media_mut().ops.clear();
     ftl.media_mut().attach_rail();
     let mut contents = read_all(&mut ftl)?;
 
-    let (mut cuts, mut refreshed) = (0, 0);
+    let mut done = RunCounts::default();
     for number in 0..commands {
         let (before, runs) = (contents, ftl.stats().refresh_runs);
+        let many = most_owned(&mut ftl, &before);
         let command = draw(&mut random, &ftl, 10_000 + number, LEN_MAX);
         let at = |what: String| {
             format!(
@@ -226,7 +286,10 @@ fn run_refreshed(
         if read_all(&mut ftl)? != contents {
             return Err(at("it does something else".into()));
         }
-        refreshed += ftl.stats().refresh_runs - runs;
+        done.refreshed += ftl.stats().refresh_runs - runs;
+        let now = most_owned(&mut ftl, &contents);
+        done.many_moved += u64::from(many.is_some() && now.is_some() && now != many);
+        ftl.media_mut().ops.clear();
 
         let power_on = |media: Media| -> Result<Ftl, String> {
             let (mut ftl, _) =
@@ -238,7 +301,7 @@ fn run_refreshed(
         };
 
         let mut again = 0;
-        cuts += each_cut(&ftl, |mut media| {
+        done.cuts += each_cut(&ftl, |mut media| {
             if random.below(RECOVERY_CUT) > 0 {
                 return power_on(media).map(|_| ());
             }
@@ -247,7 +310,7 @@ fn run_refreshed(
             Ok(())
         })
         .map_err(at)?;
-        cuts += again;
+        done.cuts += again;
 
         // Sometimes one of the cuts really happens.
         if random.below(4) == 0 {
@@ -259,7 +322,7 @@ fn run_refreshed(
         }
         ftl.media_mut().settle_all();
     }
-    Ok((cuts, refreshed))
+    Ok(done)
 }
 
 /// Number of devices of each scheme, of each shape and with several sizes of everything else: ten,
@@ -291,6 +354,37 @@ fn nothing_is_lost() {
         .unwrap();
     }
     println!("{cuts} cuts");
+}
+
+/// Cuts while a page has more owners than a small counter holds, gains and loses some, and moves.
+#[test]
+fn nothing_is_lost_of_pages_with_many_owners() {
+    let (mut cuts, mut moved) = (0, 0);
+    let few = |scheme| {
+        matches!(
+            scheme,
+            SchemeKind::None | SchemeKind::Pebble | SchemeKind::WalSsd
+        )
+    };
+    for (scheme, entry) in durable_schemes().filter(|(scheme, _)| !few(*scheme)) {
+        for variant in (0..variants()).step_by(5) {
+            let (geometry, config) = tight(scheme, entry, Guards::ALL, variant);
+            let config = Config {
+                lpns: 40,
+                count_max: [u16::MAX, MANY_OWNERS as u16][variant / 5 % 2],
+                gc_free: 0.5,
+                wear_gap: 1,
+                ..config
+            };
+            let config = with_log(&geometry, &config, 2048);
+            let device = (geometry, nearly_full(&geometry, &config, 0));
+            let done = run_counted(&device, variant as u64 + 1, 12).unwrap();
+            cuts += done.cuts;
+            moved += done.many_moved;
+        }
+    }
+    println!("{cuts} cuts, {moved} moves of such a page");
+    assert!(moved > 3, "{moved} moves");
 }
 
 #[test]
@@ -363,10 +457,10 @@ fn nothing_is_lost_while_superblocks_are_refreshed() {
     let (mut cuts, mut refreshed) = (0, 0);
     let mut try_all = |device: (Geometry, Config), variant: usize, commands: u64| {
         let seed = variant as u64 + 1;
-        let (more, runs) = run_refreshed(&reads(device), seed, commands).unwrap();
-        cuts += more;
-        refreshed += runs;
-        runs
+        let run = run_counted(&reads(device), seed, commands).unwrap();
+        cuts += run.cuts;
+        refreshed += run.refreshed;
+        run.refreshed
     };
     for (scheme, entry) in durable_schemes() {
         let (on_flash, mut runs) = (scheme.keeps_entries_on_flash(), 0);

@@ -22,9 +22,10 @@ fn copy(target: u32, source: u32, len: u32) -> Remap {
 
 #[test]
 fn a_page_has_as_many_owners_as_its_counter_may_say_and_no_more() {
-    for count_max in [2, 3, 14, 15, 16, 31] {
+    for count_max in [2, 3, 14, 15, 16, 31, 300] {
         let config = Config {
             count_max,
+            log_bytes: 16 << 10,
             ..small_config(SchemeKind::RemapSsd)
         };
         let mut ftl = device(small_geometry(), &config);

@@ -27,6 +27,7 @@ mod kit;
 mod limits;
 mod lost_heads;
 mod many_aborted;
+mod many_owners;
 mod many_superblocks;
 mod moved_contents;
 mod nlog_heads;

@@ -137,7 +137,7 @@ impl Subject {
             window,
             compare: Some(compare),
             // 255 stands for a table without limit.
-            shared_max: disk.device().config().firmware.count_max.min(254),
+            shared_max: disk.device().config().firmware.count_max.min(254) as u8,
             ..CcawOptions::default()
         };
         let order_merge = OrderMergeOptions {

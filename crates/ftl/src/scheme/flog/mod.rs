@@ -39,7 +39,13 @@ pub(super) const SPEC: SchemeSpec = SchemeSpec {
             hue: Some(Hue::Orange),
             ..SchemeFacts::DURABLE
         },
-        |config, geometry| Box::new(DeviceLog::new(FLog::new(config, geometry), geometry)),
+        |config, geometry| {
+            Box::new(DeviceLog::new(
+                FLog::new(config, geometry),
+                config,
+                geometry,
+            ))
+        },
     )
 };
 
@@ -54,6 +60,8 @@ pub(super) struct FLog {
     /// Entries per log page.
     slots: usize,
     pages_max: usize,
+    /// Superblocks that collection may open.
+    gc_opens: u32,
     pages: Vec<Ppn>,
     superblocks: Vec<SbId>,
     /// Index of the buffer being filled, and its number of entries.
@@ -95,6 +103,7 @@ impl FLog {
             base: NvramLayout::new(config, geometry).scheme,
             slots,
             pages_max,
+            gc_opens: config.gc_opens() as u32,
             pages: Vec::new(),
             superblocks: Vec::new(),
             buffer: 0,
@@ -112,8 +121,8 @@ impl FLog {
 
     /// Returns true if a log page can be programmed now and GC can still open a superblock in each
     /// of its zones.
-    fn page_is_secured(&self, blocks: &Superblocks, config: &Config) -> bool {
-        blocks.room(Stream::Log) > 1 || blocks.free() > 1 + config.gc_opens() as u32
+    fn page_is_secured(&self, blocks: &Superblocks) -> bool {
+        blocks.room(Stream::Log) > 1 || blocks.free() > 1 + self.gc_opens
     }
 
     /// Returns true if a host's entry leaves the reserve free.
@@ -241,17 +250,28 @@ impl LogMedium for FLog {
     fn has_slot(&self, core: &Core, fullest: u32) -> bool {
         // This entry would fill the buffer, and a full buffer is programmed at once.
         let page_needed = self.buffered + 1 == self.slots;
-        self.fits(fullest) && (!page_needed || self.page_is_secured(&core.blocks, &core.config))
+        self.fits(fullest) && (!page_needed || self.page_is_secured(&core.blocks))
     }
 
     fn has_room(&self, core: &Core, fullest: u32) -> bool {
-        self.fits(fullest) && self.page_is_secured(&core.blocks, &core.config)
+        self.fits(fullest) && self.page_is_secured(&core.blocks)
     }
 
     fn has_room_to_move(&self, core: &Core) -> bool {
-        self.entries() < self.capacity()
-            && self.page_is_secured(&core.blocks, &core.config)
-            && !self.stuck
+        self.entries() < self.capacity() && self.page_is_secured(&core.blocks) && !self.stuck
+    }
+
+    fn room_to_move(&self, blocks: &Superblocks) -> u64 {
+        if self.stuck {
+            return 0;
+        }
+        // As in `page_is_secured`, before each of the pages: collection opens superblocks meanwhile.
+        let spare = blocks.free().saturating_sub(1 + 2 * self.gc_opens);
+        let pages = u64::from(blocks.room(Stream::Log))
+            + blocks.free_pages(spare as usize, self.pages_max as u64);
+        let entries = pages.saturating_sub(1) * self.slots as u64;
+        let entries = entries.saturating_sub(self.buffered as u64);
+        entries.min(self.capacity().saturating_sub(self.entries()))
     }
 
     fn can_reclaim(&self, core: &Core) -> bool {
@@ -287,7 +307,7 @@ impl LogMedium for FLog {
     fn give_back(&mut self, core: &mut Core, index: &mut OwnerIndex) -> bool {
         let before = self.superblocks.len();
         // A single superblock cannot be reduced, and rewriting needs a page now.
-        if before < 2 || !self.page_is_secured(&core.blocks, &core.config) {
+        if before < 2 || !self.page_is_secured(&core.blocks) {
             return false;
         }
         self.rewrite(core, index, true);

@@ -86,7 +86,7 @@ impl Recover for DeviceLog<FLog> {
         let saved = std::mem::take(&mut log.saved);
         // The buffers survive power loss as they are. Nothing is lost; remaps are refused until
         // there is space.
-        if core.clock.is_used_up() || !log.page_is_secured(&core.blocks, &core.config) {
+        if core.clock.is_used_up() || !log.page_is_secured(&core.blocks) {
             log.stuck = !saved.is_empty();
             return true;
         }

@@ -33,7 +33,13 @@ pub(super) const SPEC: SchemeSpec = SchemeSpec::new(
         hue: Some(Hue::Purple),
         ..SchemeFacts::DURABLE
     },
-    |config, geometry| Box::new(DeviceLog::new(NLog::new(config, geometry), geometry)),
+    |config, geometry| {
+        Box::new(DeviceLog::new(
+            NLog::new(config, geometry),
+            config,
+            geometry,
+        ))
+    },
 )
 .with_nvram_log()
 .with_check(|config, _| device_log::check(config, (UNITS_MIN * 3 * SLOT_WORDS * 8) as u64));
@@ -232,6 +238,15 @@ impl LogMedium for NLog {
     fn has_room_to_move(&self, _: &Core) -> bool {
         // One unit is kept for reclaiming, which could not begin without it.
         self.is_open() || self.free.len() >= 2
+    }
+
+    fn room_to_move(&self, _: &Superblocks) -> u64 {
+        let open = if self.is_open() {
+            self.slots - self.used
+        } else {
+            0
+        };
+        (open + self.free.len().saturating_sub(1) * self.slots) as u64
     }
 
     fn can_reclaim(&self, _: &Core) -> bool {

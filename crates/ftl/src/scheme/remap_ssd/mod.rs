@@ -12,13 +12,14 @@ mod local;
 mod reclaim;
 
 use super::entry::{CommandWord, EntryOwners, RmmEntry};
+use super::room::references_beyond;
 use super::segments::groups::{self, GroupedEntries, SegmentGroups};
 use crate::config::Config;
 use crate::config::guard::{Guard, Guards};
 use crate::config::kind::{HostBytes, Hue, SchemeFacts};
 use crate::contract::{
-    GroupInfo, Inspect, LookAhead, Occupancy, OwnerLookup, OwnerRef, Ownership, Persist, Recover,
-    Remapping, SchemeSpec, Usage,
+    CopiesOf, GroupInfo, Inspect, LookAhead, Occupancy, OwnerLookup, OwnerRef, Ownership, Persist,
+    Recover, Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
 use crate::error::Contradiction;
@@ -50,6 +51,8 @@ pub(super) const SPEC: SchemeSpec = SchemeSpec::new(
 /// DRAM state of the scheme.
 pub(super) struct RemapSsd {
     groups: SegmentGroups,
+    /// Pages may have many owners, so those without room are counted.
+    many_owners: bool,
     scratch: Vec<RmmEntry>,
     kept: Vec<[u64; 2]>,
     gone: Vec<u32>,
@@ -64,6 +67,7 @@ impl RemapSsd {
     pub(super) fn new(config: &Config, geometry: &Geometry) -> Self {
         Self {
             groups: SegmentGroups::new(config, geometry, config.entry.words()),
+            many_owners: config.has_many_owners(),
             scratch: Vec::new(),
             kept: Vec::new(),
             gone: Vec::new(),
@@ -122,6 +126,16 @@ impl Persist for RemapSsd {
         self.groups.expect_one_more(&core.blocks, sb);
         self.append(&mut core.media, core.clock.now(), remapping, Purpose::Gc);
         true
+    }
+
+    fn references_without_room<'a>(
+        &'a self,
+        tables: &'a Tables,
+        blocks: &'a Superblocks,
+    ) -> Option<CopiesOf<'a>> {
+        let room = self.groups.room_to_move();
+        self.many_owners
+            .then(|| references_beyond(room, tables, blocks))
     }
 }
 

@@ -20,6 +20,7 @@ mod run;
 mod store;
 mod valid;
 
+use super::room::references_beyond;
 use super::segments::groups::{self, GroupedEntries, SegmentGroups};
 use crate::config::Config;
 use crate::config::guard::Guard;
@@ -201,25 +202,11 @@ impl Persist for RemapSsdX {
         tables: &'a Tables,
         blocks: &'a Superblocks,
     ) -> Option<CopiesOf<'a>> {
-        // Each superblock being filled may have a partly filled segment.
-        let (segments, slack) = (&self.groups.segments, self.groups.slack);
-        let slots = segments.free().saturating_sub(slack) as u64 * u64::from(segments.slots);
-
-        Some(Box::new(move |sb| {
-            // The usual case. The rest scans all pages of the superblock.
-            if u64::from(blocks.owners(sb).remapped) <= slots {
-                return 0;
-            }
-
-            // One owner goes into the page's OOB; each of the others takes a slot in the worst
-            // case.
-            let geometry = tables.geometry;
-            let pages = (0..geometry.pages_per_superblock()).map(|at| geometry.page(sb, at));
-            let others: u32 = pages
-                .map(|ppn| tables.counts.get(ppn).saturating_sub(1))
-                .sum();
-            others.saturating_sub(slots as u32)
-        }))
+        Some(references_beyond(
+            self.groups.room_to_move(),
+            tables,
+            blocks,
+        ))
     }
 }
 

@@ -145,6 +145,12 @@ impl SegmentGroups {
         self.segments.has(self.chain(sb), slots)
     }
 
+    /// Slots that a collection may take. Each superblock being filled may have a partly filled segment.
+    pub(crate) fn room_to_move(&self) -> u64 {
+        let segments = self.segments.free().saturating_sub(self.slack) as u64;
+        segments * u64::from(self.segments.slots)
+    }
+
     /// Free segments that only GC may use.
     #[inline]
     pub(crate) fn reserve(&self) -> usize {

@@ -102,6 +102,9 @@ impl ShadowOob {
         // saved.
         core.media.fence();
         self.armed = true;
+        if self.many_owners {
+            self.fullest = self.fullest.max(core.blocks.remapped_max());
+        }
         self.found.empty.clear();
         // Last: until the device is armed, the saved pages are the only witnesses of these remaps.
         // An erase waits for everything.

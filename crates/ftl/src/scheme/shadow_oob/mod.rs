@@ -26,6 +26,7 @@ mod recover;
 mod saved;
 
 use super::log_entry::LogEntry;
+use super::room::references_beyond;
 use crate::config::Config;
 use crate::config::guard::{Guard, Guards};
 use crate::config::kind::{Medium, SchemeFacts, SchemeKey};
@@ -120,6 +121,8 @@ pub(super) struct ShadowOob {
     guards: Guards,
     geometry: Geometry,
     reserve: ReservedFlash,
+    /// Pages may have many owners, so collection may gather more in a superblock than there is room for.
+    many_owners: bool,
     /// True if DRAM will be saved at a power loss.
     armed: bool,
     found: LogSuperblocks,
@@ -182,6 +185,7 @@ impl ShadowOob {
             guards: config.guards,
             geometry: *geometry,
             reserve,
+            many_owners: config.has_many_owners(),
             armed: false,
             found: LogSuperblocks::default(),
             tags: vec![Vec::new(); geometry.superblocks() as usize],
@@ -192,6 +196,12 @@ impl ShadowOob {
             reclaim_pays_from: 0,
             doubtful: Vec::new(),
         }
+    }
+
+    /// The superblock of a page is about to have one more remapped LPN, by a host or by collection.
+    fn expect_one_more(&mut self, core: &Core, ppn: Ppn) {
+        let sb = core.geometry.superblock(ppn);
+        self.fullest = self.fullest.max(core.blocks.owners(sb).remapped + 1);
     }
 
     fn used(&self) -> usize {
@@ -263,9 +273,7 @@ impl Persist for ShadowOob {
             return Err(Demotion::NvramFull);
         }
 
-        self.fullest = self
-            .fullest
-            .max(core.blocks.owners(core.geometry.superblock(ppn)).remapped + 1);
+        self.expect_one_more(core, ppn);
         if self.has_room(1) || (may_reclaim && self.make_room(core, 1)) {
             Ok(())
         } else {
@@ -282,13 +290,16 @@ impl Persist for ShadowOob {
         if !self.armed || self.free.is_empty() {
             return false;
         }
+        if self.many_owners {
+            self.expect_one_more(core, remapping.ppn);
+        }
         self.append(&core.blocks, &mut core.media, remapping, Purpose::Gc);
         true
     }
 
     fn references_without_room<'a>(
         &'a self,
-        _: &'a Tables,
+        tables: &'a Tables,
         blocks: &'a Superblocks,
     ) -> Option<CopiesOf<'a>> {
         let room = if self.armed {
@@ -296,6 +307,9 @@ impl Persist for ShadowOob {
         } else {
             0
         };
+        if self.many_owners {
+            return Some(references_beyond(room.into(), tables, blocks));
+        }
         Some(Box::new(move |sb| {
             blocks.owners(sb).remapped.saturating_sub(room)
         }))
