@@ -162,16 +162,21 @@ impl NandArray {
         }
     }
 
-    /// Advances the rows of consecutive dies whose data pages are programmed.
+    /// Advances the rows of consecutive dies whose data pages are programmed, or the row of one die by as many pages
+    /// of a word line.
     #[inline(always)]
     pub(crate) fn advance_row(&mut self, PageSlot { block, row, .. }: PageSlot, len: usize) {
         let first = block.0 as usize;
-        for next in &mut self.next_row[first..first + len] {
+        let (dies, rows) = match self.geometry.stripe() {
+            1 => (len, 1),
+            _ => (1, len as u32),
+        };
+        for next in &mut self.next_row[first..first + dies] {
             assert!(
                 *next == row,
                 "programs within a block are in order: row {row}, expected {next}"
             );
-            *next = row + 1;
+            *next = row + rows;
         }
     }
 

@@ -142,8 +142,8 @@ pub enum OpKind {
     Read,
     /// Program one flash page of die `die`.
     Program,
-    /// GC's copies to consecutive pages of one row, from `page` on die `die` on: for each of
-    /// `sources`, read that page, then program the next one. A row is one record, since these
+    /// GC's copies to consecutive pages of one row, from `page` on die `die` on, or of one word line of that die: for
+    /// each of `sources`, read that page, then program the next one. A row is one record, since these
     /// copies are most of the operations of a device in steady state.
     CopyRow,
     /// Erase one block of die `die`.

@@ -258,10 +258,14 @@ impl Array {
         Some(self.finish(die, context))
     }
 
-    /// Ends the active operation. The caller starts the next one, once those that waited for this
+    /// Ends the active operation, or of a run a page. The caller starts the next one, once those that waited for this
     /// one are ready. The data of reads that were done at once follow each other.
-    pub(super) fn finish(&mut self, die: usize, context: &Context<'_>) -> u32 {
+    pub(super) fn finish(&mut self, die: usize, context: &mut Context<'_>) -> u32 {
         let this = &mut self.dies[die];
+        if context.graph.crossed(this.active) {
+            this.phase = Phase::Data;
+            return this.active;
+        }
         let next = context.graph.node(this.active).next;
         match next {
             NONE => self.watch.rest(die, context.now),
@@ -509,9 +513,14 @@ impl Array {
     fn cross(&mut self, die: usize, crossing: Crossing, context: &mut Context<'_>) {
         let this = &self.dies[die];
         let channel = this.channel;
-        let length = self.channel_ns(die, crossing, context.graph);
+        let at = this.crosses(crossing);
+        let mut length = self.channel_ns(die, crossing, context.graph);
+        // A picture shows each page.
+        if crossing == Crossing::Data && self.watch.timeline.is_none() {
+            let pages = context.graph.cross(at, channel, length, context.now);
+            length *= u64::from(pages);
+        }
         if this.is_beside(crossing) {
-            let at = this.crosses(crossing);
             self.watch
                 .transfer_beside(at, context.graph.node(at), length, context.now);
         } else {

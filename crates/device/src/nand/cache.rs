@@ -121,6 +121,9 @@ impl Array {
         if at == NONE {
             return self.finish(die, context);
         }
+        if context.graph.crossed(at) {
+            return at;
+        }
         let node = context.graph.node(at);
         self.watch.charge(at, node, Cause::Transfer, context.now);
         if node.next != NONE {

@@ -10,6 +10,7 @@
 //!
 //! Invariants: a node is ready once, and ends once; a number ends once. Absent: time.
 
+use super::runs::{Crossings, Run};
 use remap_ssd_media::Ppn;
 use std::collections::VecDeque;
 
@@ -67,6 +68,14 @@ pub(super) struct NodeName {
     number: u64,
 }
 
+impl NodeName {
+    /// The name of nothing.
+    pub(super) const NONE: Self = Self {
+        at: 0,
+        number: u64::MAX - 1,
+    };
+}
+
 /// An operation that has not ended: what all of them have, in one line of the cache.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
@@ -84,9 +93,9 @@ pub(super) struct Node {
     pub since: u64,
     /// The next one of its die's queue.
     pub next: u32,
-    /// The unit to which a buffered page belongs, or the fine step of a unit.
+    /// The unit to which a buffered page or a run belongs, or the fine step of a unit.
     pub unit: u32,
-    /// Pages of a unit that are not in the buffer.
+    /// Pages of a unit that are not in the buffer, or pages of a run that have not crossed the channel.
     pub missing: u16,
     /// Pages of 4 KiB that cross the channel; none for a copyback.
     pub pages: u16,
@@ -152,6 +161,12 @@ impl Node {
             followers: (NONE, NONE),
         }
     }
+
+    /// True if it reads the pages of a [`Run`].
+    #[inline]
+    pub(super) fn is_run(&self) -> bool {
+        self.work == Work::Read && self.unit != NONE
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -205,6 +220,9 @@ pub(super) struct Graph {
     nodes_free: Vec<u32>,
     /// By node, where it says so.
     rare: Vec<Rare>,
+    /// By node, if it is a run.
+    pub runs: Vec<Run>,
+    pub crossings: Crossings,
     edges: Vec<Edge>,
     edges_free: u32,
     all: Numbers,
@@ -217,8 +235,10 @@ pub(super) struct Graph {
 }
 
 impl Graph {
-    pub(super) fn new() -> Self {
+    /// `dies` is the number of timelines of dies.
+    pub(super) fn new(dies: usize) -> Self {
         Self {
+            crossings: Crossings::new(dies),
             edges_free: NONE,
             ending: NONE,
             ..Self::default()
@@ -275,6 +295,43 @@ impl Graph {
             self.rare_mut(place).store = self.stores.take();
         }
         place
+    }
+
+    /// Adds a run, like [`Self::add`].
+    pub(super) fn add_run(&mut self, node: Node, run: Run) -> u32 {
+        let place = self.add(node);
+        let at = place as usize;
+        if self.runs.len() <= at {
+            self.runs.resize(self.nodes.len(), Run::ABSENT);
+        }
+        self.runs[at] = run;
+        place
+    }
+
+    /// The pages of a run.
+    #[inline]
+    pub(super) fn run(&self, node: u32) -> &Run {
+        &self.runs[node as usize]
+    }
+
+    #[inline]
+    pub(super) fn run_mut(&mut self, node: u32) -> &mut Run {
+        &mut self.runs[node as usize]
+    }
+
+    /// What was read has crossed the channel, of a run one page, or those that cross at once. Returns true if others
+    /// follow.
+    #[inline]
+    pub(super) fn crossed(&mut self, node: u32) -> bool {
+        let this = &mut self.nodes[node as usize];
+        if !this.is_run() {
+            return false;
+        }
+        match self.runs[node as usize].crossing.is_under_way() {
+            true => this.missing = 0,
+            false => this.missing -= 1,
+        }
+        this.missing > 0
     }
 
     /// What few operations have, of this one.

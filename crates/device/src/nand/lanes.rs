@@ -37,33 +37,35 @@ impl NvramLane {
     }
 }
 
-/// Where the data of a program are that has not ended.
-#[derive(Clone, Copy, Default)]
-pub(super) struct ProgramData {
-    /// The operation after which they are in the controller.
-    pub ready: Option<NodeName>,
-    /// The page from which collection copies them, and its die: it is there until the copy is programmed.
-    pub source: Option<(Ppn, u16)>,
-    /// The page's way into the buffer, if others wait for that and not for its program.
-    pub buffered: Option<NodeName>,
-}
-
 /// A program that has not ended.
 #[derive(Clone, Copy)]
-struct PendingProgram {
-    node: u32,
-    data: ProgramData,
+pub(super) struct PendingProgram {
+    pub node: u32,
+    /// The way of its data into the controller's buffer; or the program, if it has no buffer.
+    pub way: NodeName,
 }
 
 impl PendingProgram {
     const ABSENT: Self = Self {
         node: NONE,
-        data: ProgramData {
-            ready: None,
-            source: None,
-            buffered: None,
-        },
+        way: NodeName::NONE,
     };
+}
+
+/// When data are in the controller.
+#[derive(Clone, Copy)]
+pub(super) enum Ready {
+    After(NodeName),
+    At(u64),
+}
+
+/// Where the data of a program are until its way ends.
+#[derive(Clone, Copy)]
+pub(super) struct Way {
+    /// When they are in the controller.
+    pub ready: Ready,
+    /// The page from which collection copies them, and its die: it is there until the copy is programmed.
+    pub source: Option<(Ppn, u16)>,
 }
 
 /// The programs of a superblock that have not ended: their number, and the table with their pages.
@@ -80,6 +82,8 @@ pub(super) struct PendingPrograms {
     /// Programs by offset of the page.
     tables: Vec<Box<[PendingProgram]>>,
     free: Vec<u32>,
+    /// By node, if it is the way of a program.
+    ways: Vec<Way>,
     /// The superblock of the latest program, and its first page.
     recent: (usize, u32),
 }
@@ -91,6 +95,7 @@ impl PendingPrograms {
             superblocks: vec![PendingSuperblock::default(); geometry.superblocks() as usize],
             tables: Vec::new(),
             free: Vec::new(),
+            ways: Vec::new(),
             recent: (0, 0),
         }
     }
@@ -107,7 +112,8 @@ impl PendingPrograms {
         (superblock.0 as usize, self.geometry.offset(page) as usize)
     }
 
-    pub(super) fn add(&mut self, page: Ppn, node: u32, data: ProgramData) {
+    /// The programs of `count` pages of a superblock, which end with `node`.
+    pub(super) fn add(&mut self, page: Ppn, count: u32, node: u32, way: NodeName) {
         let (superblock, offset) = self.place(page);
         self.recent = (superblock, page.0 - offset as u32);
         let superblock = &mut self.superblocks[superblock];
@@ -119,30 +125,36 @@ impl PendingPrograms {
                 self.tables.len() as u32 - 1
             });
         }
-        let place = &mut self.tables[superblock.table as usize][offset];
-        superblock.count += u32::from(place.node == NONE);
-        *place = PendingProgram { node, data };
+        let table = &mut self.tables[superblock.table as usize];
+        for place in &mut table[offset..offset + count as usize] {
+            superblock.count += u32::from(place.node == NONE);
+            *place = PendingProgram { node, way };
+        }
     }
 
-    pub(super) fn end(&mut self, page: Ppn, node: u32) {
+    /// The programs of `count` pages of a superblock have ended with `node`.
+    pub(super) fn end(&mut self, page: Ppn, count: u32, node: u32) {
         let (superblock, offset) = self.place(page);
         let superblock = &mut self.superblocks[superblock];
         if superblock.count == 0 {
             return;
         }
-        let place = &mut self.tables[superblock.table as usize][offset];
-        // Unless the page has been erased since, and a program of its next life waits for that.
-        if place.node == node {
-            place.node = NONE;
-            superblock.count -= 1;
-            if superblock.count == 0 {
-                self.free.push(superblock.table);
+        let table = &mut self.tables[superblock.table as usize];
+        for place in &mut table[offset..offset + count as usize] {
+            // Unless the page has been erased since, and a program of its next life waits for that.
+            if place.node == node {
+                place.node = NONE;
+                superblock.count -= 1;
             }
+        }
+        if superblock.count == 0 {
+            self.free.push(superblock.table);
         }
     }
 
+    /// The program of a page, if it has not ended.
     #[inline]
-    fn find(&self, page: Ppn) -> Option<&PendingProgram> {
+    pub(super) fn find(&self, page: Ppn) -> Option<&PendingProgram> {
         let (superblock, offset) = self.place(page);
         let superblock = self.superblocks.get(superblock)?;
         if superblock.count == 0 {
@@ -152,25 +164,36 @@ impl PendingPrograms {
         (pending.node != NONE).then_some(pending)
     }
 
+    /// True if pages of this one's superblock have programs that have not ended.
+    pub(super) fn has_some(&self, page: Ppn) -> bool {
+        let superblock = self.geometry.superblock(page);
+        self.superblocks[superblock.0 as usize].count > 0
+    }
+
     /// The node of a page's program.
     #[inline]
     pub(super) fn of_page(&self, page: Ppn) -> Option<u32> {
         self.find(page).map(|pending| pending.node)
     }
 
-    /// If the page's program has not ended, where its data are.
-    #[inline]
-    pub(super) fn data_of(&self, page: Ppn) -> Option<ProgramData> {
-        self.find(page).map(|pending| pending.data)
+    /// Where the data are that come this way, until it ends.
+    pub(super) fn set_way(&mut self, node: u32, way: Way) {
+        let at = node as usize;
+        if self.ways.len() <= at {
+            self.ways.resize(
+                at + 1,
+                Way {
+                    ready: Ready::At(0),
+                    source: None,
+                },
+            );
+        }
+        self.ways[at] = way;
     }
 
-    /// The node that ends when the page is safe: its program, or its way into the buffer.
-    pub(super) fn safe(&self, page: Ppn, graph: &Graph) -> Option<u32> {
-        let PendingProgram { node, data } = self.find(page)?;
-        match data.buffered {
-            Some(name) => graph.find(name),
-            None => Some(*node),
-        }
+    /// The same of a node that is the way of a program.
+    pub(super) fn way(&self, node: u32) -> Way {
+        self.ways[node as usize]
     }
 }
 

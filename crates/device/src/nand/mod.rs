@@ -25,13 +25,17 @@
 mod array;
 mod cache;
 mod causes;
+mod copies;
 mod copyback;
+mod crossings;
 mod errors;
 mod events;
 mod graph;
 mod lanes;
+mod pending;
 mod planes;
 mod requests;
+mod runs;
 mod spec;
 mod submit;
 #[cfg(test)]
@@ -54,6 +58,7 @@ use crate::config::{Errors, Latencies};
 use crate::halves::{DataPath, Step};
 use crate::lane::FrontEnd;
 use array::{Array, Context};
+use copies::PageWaits;
 use copyback::Copybacks;
 use errors::Correction;
 use events::Events;
@@ -106,6 +111,7 @@ pub struct Nand {
     units: Units,
     erases: Erases,
     copybacks: Copybacks,
+    page_waits: PageWaits,
     clears: Clears,
     /// Bit errors, if flash has any.
     errors: Option<Correction>,
@@ -150,7 +156,7 @@ impl Nand {
             chips: chips as u32,
             front: FrontEnd::new(&latencies),
             now: 0,
-            graph: Graph::new(),
+            graph: Graph::new(chips),
             events: Events::new(leaves + LANES),
             array,
             lanes: [(); LANES].map(|()| NvramLane::default()),
@@ -163,6 +169,7 @@ impl Nand {
             units: Units::new(geometry, chips as u32, spec.buffer_units, spec.protected),
             erases: Erases::new(geometry),
             copybacks: Copybacks::new(geometry, spec.copybacks),
+            page_waits: PageWaits::default(),
             clears: Clears::default(),
             errors: None,
             row: None,
@@ -290,7 +297,10 @@ impl Nand {
     /// Lets everything happen that happens until `time`, including it.
     pub fn advance(&mut self, time: u64) {
         while self.next_event(time) {}
-        self.now = self.now.max(time);
+        if time >= self.now {
+            self.now = time;
+            self.graph.crossings.passes(time, usize::MAX);
+        }
     }
 
     /// Lets everything that was submitted end, and forgets requests, also those that were never closed.
@@ -319,6 +329,7 @@ impl Nand {
         if self.array.is_soon() && until > self.now {
             let next = [timer, resource.map(|(at, _)| at)];
             if next.into_iter().flatten().all(|at| at > self.now) {
+                self.graph.crossings.passes(self.now, usize::MAX);
                 self.begin_soon();
                 return true;
             }
@@ -337,12 +348,14 @@ impl Nand {
             }
             self.timers.pop();
             self.now = at;
+            self.graph.crossings.passes(at, 0);
             self.ring(timer);
             return true;
         }
         match resource {
             Some((at, leaf)) if at <= until => {
                 self.now = at;
+                self.graph.crossings.passes(at, leaf + 1);
                 self.resource_event(leaf);
                 true
             }
@@ -423,7 +436,7 @@ impl Nand {
                     self.set_timer(self.now + errors.decode_ns(), Timer::Decoded(node));
                 }
                 _ => {
-                    self.finish(node);
+                    self.finish_read(node);
                     self.begin_ready();
                 }
             }
@@ -448,14 +461,15 @@ impl Nand {
             match work {
                 Work::Nothing => self.finish(node),
                 Work::Buffer => {
-                    if self.units.enter(node, &mut self.graph) {
+                    self.units.catch_up(die, &mut self.graph);
+                    if self.units.enter(node, die) {
                         self.finish(node);
                     }
                 }
                 Work::Lane(lane) => self.take_turn(lane, node),
                 Work::Read | Work::Program | Work::Erase | Work::Scan => {
                     if matches!(work, Work::Program | Work::Erase) {
-                        self.units.ready(die);
+                        self.units.ready(die, &mut self.graph);
                     }
                     let mut context = Context {
                         now: self.now,
@@ -476,8 +490,8 @@ impl Nand {
             if let Some(ready) = self.graph.next_ready() {
                 return Some(ready);
             }
-            let page = self.units.next_with_room(&self.graph)?;
-            self.finish(page);
+            let (node, pages) = self.units.next_with_room(&self.graph)?;
+            self.finish_buffered(node, pages);
         }
     }
 
@@ -500,8 +514,8 @@ impl Nand {
         }
         match node.work {
             Work::Program => self.programmed(at, &node),
-            Work::Erase => self.units.ended(node.die, false),
-            Work::Buffer => self.units.entered(node.unit, &mut self.graph),
+            Work::Erase => self.units.ended(node.die, false, &mut self.graph),
+            Work::Buffer => self.units.entered(node.unit, 1, &mut self.graph),
             _ => {}
         }
         if clear != 0 {
@@ -536,15 +550,16 @@ impl Nand {
     fn programmed(&mut self, at: u32, node: &Node) {
         let is_coarse = node.unit != NONE;
         let is_unit = self.units.gather() && node.page != NO_PAGE;
-        self.units.ended(node.die, is_unit && !is_coarse);
+        let is_unit_done = is_unit && !is_coarse;
+        self.units.ended(node.die, is_unit_done, &mut self.graph);
         if is_coarse {
             // Its pages stay in the buffer.
         } else if is_unit {
-            for page in self.units.range(node.page) {
-                self.programs.end(Ppn(page), at);
-            }
+            let pages = self.units.range(node.page);
+            self.programs
+                .end(Ppn(pages.start), pages.end - pages.start, at);
         } else if node.page != NO_PAGE {
-            self.programs.end(node.page, at);
+            self.programs.end(node.page, 1, at);
         }
     }
 

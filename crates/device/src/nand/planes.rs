@@ -32,6 +32,9 @@ impl Array {
         let flash_page = together.flash_page(head.page);
         let mut planes = Planes::idle();
         planes.reads(together.plane(head.page), flash_page);
+        if head.is_run() {
+            planes.read_along(graph.run(at).planes, flash_page);
+        }
         // The slowest page. A retry reads whole flash pages again.
         let (mut length, mut retry_ns) = (head.length, graph.retry_ns(at));
         let (mut tail, mut before, mut next) = (at, NONE, this.queues[class].first);
@@ -43,6 +46,9 @@ impl Array {
                     && planes.reads(together.plane(other.page), page)
             };
             if joins {
+                if other.is_run() {
+                    planes.read_along(graph.run(next).planes, together.flash_page(other.page));
+                }
                 length = length.max(other.length);
                 retry_ns = retry_ns.max(graph.retry_ns(next));
                 match before {
@@ -63,10 +69,11 @@ impl Array {
 
         let NandSpec { part_saves_ns, .. } = self.spec;
         graph.set_retry_ns(at, retry_ns);
+        let is_single = tail == at && (!head.is_run() || graph.run(at).is_single());
         let head = graph.node_mut(at);
         head.length = length;
         head.planes = planes.count();
-        if tail == at && together.parts > 1 {
+        if is_single && together.parts > 1 {
             head.length = head.length.saturating_sub(part_saves_ns);
         }
     }

@@ -1,7 +1,7 @@
 //! Steps of commands become parts and operations that wait.
 
 use super::graph::{Class, Lane, Mark, NONE, Node, Work};
-use super::lanes::ProgramData;
+use super::lanes::{Ready, Way};
 use super::spec::NandSpec;
 use super::{Nand, Timer};
 use crate::halves::{DataPath, Step};
@@ -13,12 +13,23 @@ use remap_ssd_media::{ClearId, Op, OpKind, Ppn, Purpose};
 #[derive(Clone, Copy)]
 pub(super) struct Adding {
     part: u32,
-    /// Ends when the part's data are in the controller; `NONE` if they are.
-    gate: u32,
+    /// What ends when the part's data are in the controller.
+    gate: Gate,
     /// The latest page that the part reads: it may copy it.
     copied: u32,
     /// The page that collection copies, and its die.
     pub source: Option<(Ppn, u16)>,
+}
+
+/// Until when the host's operations of a part wait for its data.
+#[derive(Clone, Copy)]
+enum Gate {
+    /// The data are there.
+    Open,
+    /// For a node.
+    Node(u32),
+    /// The only such operation waits for a time, without a node.
+    Time(u64),
 }
 
 impl Nand {
@@ -72,17 +83,22 @@ impl Nand {
         self.array.watch.part(part, now);
         let mut adding = Adding {
             part,
-            gate: NONE,
+            gate: Gate::Open,
             copied: NONE,
             source: None,
         };
         if data == DataPath::Merged {
-            adding.gate = self.merge;
-            self.part_waits_for(part, adding.gate);
+            if self.merge != NONE {
+                adding.gate = Gate::Node(self.merge);
+                self.part_waits_for(part, self.merge);
+            }
+        } else if ready > now && has_one_operation(ops) {
+            adding.gate = Gate::Time(ready);
         } else if ready > now {
-            adding.gate = self.gate();
-            self.part_waits_for(part, adding.gate);
-            self.set_timer(ready, Timer::Gate(adding.gate));
+            let gate = self.gate();
+            adding.gate = Gate::Node(gate);
+            self.part_waits_for(part, gate);
+            self.set_timer(ready, Timer::Gate(gate));
         }
         let mut left = ops;
         while let [op, rest @ ..] = left {
@@ -108,7 +124,7 @@ impl Nand {
     }
 
     /// A node that waits for a time.
-    fn gate(&mut self) -> u32 {
+    pub(super) fn gate(&mut self) -> u32 {
         let gate = self.graph.add(Node::new(Work::Nothing, Class::Metadata));
         self.watch_submitted(gate);
         gate
@@ -120,10 +136,8 @@ impl Nand {
     }
 
     fn part_waits_for(&mut self, part: u32, gate: u32) {
-        if gate != NONE {
-            self.graph.node_mut(gate).part = part;
-            self.requests.wait(part);
-        }
+        self.graph.node_mut(gate).part = part;
+        self.requests.wait(part);
     }
 
     /// The page to be merged is in the controller.
@@ -136,8 +150,9 @@ impl Nand {
         self.set_timer(ready, Timer::Gate(gate));
     }
 
-    fn add(&mut self, op: &Op, adding: &mut Adding) {
+    pub(super) fn add(&mut self, op: &Op, adding: &mut Adding) {
         match op.kind {
+            OpKind::CopyRow if self.units.gather() => self.add_copies(op, adding),
             OpKind::CopyRow => self.add_row(op, adding),
             OpKind::ScanFlash => self.add_scan(op, adding),
             _ => {
@@ -148,7 +163,7 @@ impl Nand {
         }
     }
 
-    /// What the next operation may copy. Copies of collection are recorded one by one if dies have program units.
+    /// What the next operation may copy. Copies of collection may be recorded one by one if dies have program units.
     fn note_copied(&self, op: &Op, node: u32, adding: &mut Adding) {
         let is_copy = op.purpose == Purpose::Gc;
         match (op.kind, op.purpose) {
@@ -238,7 +253,7 @@ impl Nand {
 
     /// The timeline of a die: its own, or that of its chip. Dies are dealt to channels in turn, and so are
     /// chips.
-    fn chip_of(&self, die: u32) -> u16 {
+    pub(super) fn chip_of(&self, die: u32) -> u16 {
         let chip = if die < self.chips {
             die
         } else {
@@ -262,13 +277,20 @@ impl Nand {
         if matches!(op.kind, OpKind::NvClear | OpKind::Erase) {
             self.graph.set_clear(node, op.clear_id.0);
         }
-        self.wait_for(node, before);
+        self.wait_until(node, before);
 
         if op.purpose == Purpose::Host {
             self.graph.node_mut(node).part = adding.part;
             self.watch_submitted(node);
             self.requests.wait(adding.part);
-            self.wait_for(node, adding.gate);
+            match adding.gate {
+                Gate::Open => {}
+                Gate::Node(gate) => self.graph.wait_for(node, gate),
+                Gate::Time(time) => {
+                    self.graph.wait(node);
+                    self.set_timer(time, Timer::Gate(node));
+                }
+            }
         }
         let is_copy = match work {
             Work::Program | Work::Buffer => op.purpose != Purpose::Meta,
@@ -291,31 +313,7 @@ impl Nand {
         node
     }
 
-    /// A read of a page that has not been programmed: it takes no time once the data are in the controller.
-    /// Until collection has read the page that it copies, the host reads that one. The data of a copyback are never
-    /// in the controller, so other readers wait for its end and read the copy. Returns the node for which it waits.
-    fn read_early(&self, purpose: Purpose, node: &mut Node) -> u32 {
-        if node.work != Work::Read || node.page == NO_PAGE {
-            return NONE;
-        }
-        let Some(ProgramData { ready, source, .. }) = self.programs.data_of(node.page) else {
-            return NONE;
-        };
-        let before = ready.and_then(|name| self.graph.find(name));
-        if let (Some(_), Some((page, die)), Purpose::Host) = (before, source, purpose) {
-            node.length = self.spec.read.of_row(self.flash_row(page));
-            node.page = page;
-            node.die = self.chip_of(die.into());
-            return NONE;
-        }
-        let is_copyback = before.is_some_and(|before| self.graph.node(before).pages == 0);
-        if !is_copyback {
-            (node.work, node.length) = (Work::Nothing, 0);
-        }
-        before.unwrap_or(NONE)
-    }
-
-    fn wait_for(&mut self, node: u32, before: u32) {
+    pub(super) fn wait_for(&mut self, node: u32, before: u32) {
         if before != NONE {
             self.graph.wait_for(node, before);
         }
@@ -349,25 +347,14 @@ impl Nand {
                 if self.units.gather() && line == Some(self.units.line(Ppn(page))) {
                     continue;
                 }
-                if let Some(before) = self.safe(Ppn(page)) {
-                    self.graph.wait_for(node, before);
-                }
+                let before = self.safe(Ppn(page));
+                self.wait_until(node, before);
             }
         }
         // For a clearing or an erase it is the operation's own name.
         if op.clear_id != ClearId(0) && !matches!(op.kind, OpKind::NvClear | OpKind::Erase) {
             self.clears.wait_for(node, op.clear_id.0, &mut self.graph);
         }
-    }
-
-    /// What must end before a page is durable.
-    fn safe(&self, page: Ppn) -> Option<u32> {
-        let line = if self.units.gather() && !self.units.is_protected {
-            self.units.gate_of(page, &self.graph)
-        } else {
-            None
-        };
-        line.or_else(|| self.programs.safe(page, &self.graph))
     }
 
     /// The pages of a block are programmed in order, after its erase.
@@ -417,28 +404,22 @@ impl Nand {
     /// Records what later operations may name.
     fn note(&mut self, op: &Op, work: Work, page: Ppn, node: u32, adding: &Adding) {
         if matches!(work, Work::Program | Work::Buffer) && page != NO_PAGE {
-            let data = match (op.purpose, adding.copied) {
+            let after = |node| Ready::After(self.graph.name(node));
+            let ready = match (op.purpose, adding.copied, adding.gate) {
                 // A copyback has no other data than its source until it ends.
-                _ if self.graph.node(node).pages == 0 => node,
-                (_, copied) if copied != NONE => copied,
-                (Purpose::Host, _) => adding.gate,
-                _ => NONE,
+                _ if self.graph.node(node).pages == 0 => after(node),
+                (_, copied, _) if copied != NONE => after(copied),
+                (Purpose::Host, _, Gate::Node(gate)) => after(gate),
+                (Purpose::Host, _, Gate::Time(time)) => Ready::At(time),
+                _ => Ready::At(0),
             };
-            let ready = (data != NONE).then(|| self.graph.name(data));
             let source = adding.source;
-            let (program, buffered) = match work {
-                Work::Buffer => {
-                    let unit = self.graph.node(node).unit;
-                    (self.last_step(unit), self.buffered(node))
-                }
-                _ => (node, None),
+            let program = match work {
+                Work::Buffer => self.last_step(self.graph.node(node).unit),
+                _ => node,
             };
-            let data = ProgramData {
-                ready,
-                source,
-                buffered,
-            };
-            self.programs.add(page, program, data);
+            self.programs.add(page, 1, program, self.graph.name(node));
+            self.programs.set_way(node, Way { ready, source });
         }
         if op.kind == OpKind::Erase && op.page != NO_PAGE {
             self.copybacks.erased(op.page);
@@ -453,11 +434,10 @@ impl Nand {
         }
     }
 
-    /// Collection's copies of one row: a page is programmed when its source has been read.
+    /// Collection's copies of one row of dies: a page is programmed when its source has been read.
     fn add_row(&mut self, op: &Op, adding: &Adding) {
         // Its reads would end a row of programs that wait for everything.
         debug_assert!(!op.after_all, "copies wait for what they name");
-        debug_assert!(!self.units.gather(), "copies into units come one by one");
         let geometry = self.geometry;
         let first = geometry.slot(Ppn(op.amount));
         let base = geometry.die_of(geometry.superblock(first.ppn), 0);
@@ -530,4 +510,14 @@ impl Nand {
         }
         self.graph.seal(end);
     }
+}
+
+/// True if only one operation is the host's. None waits for everything, and so for the data of the part.
+fn has_one_operation(ops: &[Op]) -> bool {
+    let of_host = |op: &&Op| op.purpose == Purpose::Host;
+    let mut found = ops.iter().filter(of_host);
+    let is_simple = found
+        .next()
+        .is_some_and(|op| op.kind != OpKind::ScanFlash && found.next().is_none());
+    is_simple && !ops.iter().any(|op| op.after_all)
 }

@@ -39,6 +39,19 @@ impl Together {
         }
     }
 
+    /// The planes of several pages of a flash page, one bit each: bit n of `pages` stands for page `first` + n.
+    pub(super) fn planes(self, first: Ppn, pages: u64) -> u8 {
+        let (mut planes, mut left) = (0, pages);
+        let mut plane = self.plane(first);
+        let mut count = self.parts - first.0 % self.parts;
+        while left != 0 {
+            planes |= u8::from(left.trailing_zeros() < count) << plane;
+            left = left.checked_shr(count).unwrap_or(0);
+            (plane, count) = (plane + 1, self.parts);
+        }
+        planes
+    }
+
     pub(super) fn plane(self, page: Ppn) -> usize {
         (page.0 % self.all / self.parts) as usize
     }
@@ -60,6 +73,13 @@ impl Planes {
             *place = flash_page;
         }
         *place == flash_page
+    }
+
+    /// These planes, one bit each, read the flash page too: one of them reads it already.
+    pub(super) fn read_along(&mut self, planes: u8, flash_page: u32) {
+        for plane in (0..PLANES_MAX).filter(|plane| planes >> plane & 1 == 1) {
+            self.0[plane] = flash_page;
+        }
     }
 
     pub(super) fn count(&self) -> u8 {

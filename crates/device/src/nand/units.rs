@@ -25,6 +25,7 @@
 use super::Nand;
 use super::graph::{Class, Graph, NONE, Node, NodeName, Work};
 use remap_ssd_media::{Geometry, Ppn};
+use std::collections::VecDeque;
 
 /// The latest unit of a block.
 #[derive(Clone, Copy)]
@@ -47,17 +48,26 @@ struct Latest {
 }
 
 /// The buffer of a die.
-#[derive(Clone, Copy)]
+#[derive(Clone, Default)]
 struct Buffer {
     /// Units whose pages are all there.
     complete: u32,
     /// Programs and erases that wait for nothing but their die.
     ready: u32,
-    /// Pages that wait for room, linked by `Node::next`.
-    first: u32,
-    last: u32,
+    /// Pages that wait for room: each with the number of them that follow each other, more than one of a run.
+    waiting: VecDeque<(u32, u32)>,
     /// True while the die is in the list of those to look at.
     is_listed: bool,
+}
+
+impl Buffer {
+    /// Pages wait for room.
+    fn waits(&mut self, at: u32, pages: u32) {
+        match self.waiting.back_mut() {
+            Some((last, count)) if *last == at => *count += pages,
+            _ => self.waiting.push_back((at, pages)),
+        }
+    }
 }
 
 /// All program units that have not ended.
@@ -97,13 +107,6 @@ impl Units {
             line: Ppn(0),
             open_gate: NONE,
         };
-        let buffer = Buffer {
-            complete: 0,
-            ready: 0,
-            first: NONE,
-            last: NONE,
-            is_listed: false,
-        };
         Self {
             geometry,
             pages,
@@ -111,7 +114,7 @@ impl Units {
             is_protected,
             blocks: vec![latest; blocks],
             recent: (0, 0),
-            buffers: vec![buffer; dies as usize],
+            buffers: vec![Buffer::default(); dies as usize],
             listed: Vec::new(),
             incomplete: 0,
             open_fines: 0,
@@ -223,15 +226,15 @@ impl Units {
         }
     }
 
-    /// The page belongs to its block's open unit.
-    pub(super) fn join(&mut self, page: Ppn, graph: &mut Graph) {
+    /// The page and those after it belong to its block's open unit, `count` in all.
+    fn join(&mut self, page: Ppn, count: u32, graph: &mut Graph) {
         let (block, end) = (self.block_of(page), self.range(page).end);
-        if end == self.line(page).0 + self.geometry.stripe() && page.0 + 1 == end {
+        let next = page.0 + count;
+        if next == end && end == self.line(page).0 + self.geometry.stripe() {
             self.seal_gate(block, graph);
         }
-        let latest = &mut self.blocks[block];
-        latest.next = Ppn(page.0 + 1);
-        if latest.next.0 == end {
+        self.blocks[block].next = Ppn(next);
+        if next == end {
             self.ends(block);
         }
     }
@@ -324,45 +327,65 @@ impl Units {
         let node = graph.node_mut(unit);
         node.missing -= pages;
         if node.missing == 0 {
-            self.buffers[usize::from(node.die)].complete += 1;
+            let die = node.die;
+            self.catch_up(die, graph);
+            self.buffers[usize::from(die)].complete += 1;
             graph.seal(unit);
         }
     }
 
-    /// A page waits for nothing but room. Returns true if it has it.
-    pub(super) fn enter(&mut self, at: u32, graph: &mut Graph) -> bool {
-        let die = graph.node(at).die;
+    /// Pages that have crossed a channel until now arrive at a die.
+    #[inline]
+    pub(super) fn catch_up(&mut self, die: u16, graph: &mut Graph) {
+        if !graph.crossings.is_idle(die) {
+            self.arrive(die, graph);
+        }
+    }
+
+    fn arrive(&mut self, die: u16, graph: &mut Graph) {
         let buffer = &mut self.buffers[usize::from(die)];
-        if buffer.complete < self.room && buffer.first == NONE {
+        let has_room = buffer.complete < self.room || buffer.ready == 0;
+        let enters = has_room && buffer.waiting.is_empty();
+        while let Some((at, pages)) = graph.next_arrivals(die, !enters) {
+            if enters {
+                // No unit is complete: the last page of the run is still to come.
+                graph.run_mut(at).enter(pages);
+                let unit = graph.node(at).unit;
+                graph.node_mut(unit).missing -= pages;
+            } else {
+                buffer.waits(at, pages.into());
+            }
+        }
+    }
+
+    /// A page waits for nothing but room, the next one of a run. Returns true if it has it.
+    pub(super) fn enter(&mut self, at: u32, die: u16) -> bool {
+        let buffer = &mut self.buffers[usize::from(die)];
+        if buffer.complete < self.room && buffer.waiting.is_empty() {
             return true;
         }
-        graph.node_mut(at).next = NONE;
-        match buffer.last {
-            NONE => buffer.first = at,
-            last => graph.node_mut(last).next = at,
-        }
-        buffer.last = at;
+        buffer.waits(at, 1);
         self.look_at(die);
         false
     }
 
-    /// The page is in the buffer.
-    pub(super) fn entered(&mut self, unit: u32, graph: &mut Graph) {
-        self.came(unit, 1, graph);
+    /// Pages are in the buffer.
+    pub(super) fn entered(&mut self, unit: u32, pages: u16, graph: &mut Graph) {
+        self.came(unit, pages, graph);
     }
 
-    /// Once no node is ready: a page that has waited for room and has it now.
-    pub(super) fn next_with_room(&mut self, graph: &Graph) -> Option<u32> {
+    /// Once no node is ready: pages that have waited for room and have it now.
+    pub(super) fn next_with_room(&mut self, graph: &Graph) -> Option<(u32, u16)> {
         while let Some(die) = self.listed.last() {
             let buffer = &mut self.buffers[*die as usize];
             let has_room = buffer.complete < self.room || buffer.ready == 0;
-            if buffer.first != NONE && has_room {
-                let at = buffer.first;
-                buffer.first = graph.node(at).next;
-                if buffer.first == NONE {
-                    buffer.last = NONE;
+            if let Some((at, count)) = buffer.waiting.front_mut().filter(|_| has_room) {
+                let (at, pages) = (*at, graph.enter_at_once(*at, *count as u16));
+                *count -= u32::from(pages);
+                if *count == 0 {
+                    buffer.waiting.pop_front();
                 }
-                return Some(at);
+                return Some((at, pages));
             }
             buffer.is_listed = false;
             self.listed.pop();
@@ -372,19 +395,21 @@ impl Units {
 
     fn look_at(&mut self, die: u16) {
         let buffer = &mut self.buffers[usize::from(die)];
-        if buffer.first != NONE && !buffer.is_listed {
+        if !buffer.waiting.is_empty() && !buffer.is_listed {
             buffer.is_listed = true;
             self.listed.push(die.into());
         }
     }
 
     /// A program or an erase waits for its die alone.
-    pub(super) fn ready(&mut self, die: u16) {
+    pub(super) fn ready(&mut self, die: u16, graph: &mut Graph) {
+        self.catch_up(die, graph);
         self.buffers[usize::from(die)].ready += 1;
     }
 
     /// A program or an erase has ended.
-    pub(super) fn ended(&mut self, die: u16, is_unit: bool) {
+    pub(super) fn ended(&mut self, die: u16, is_unit: bool, graph: &mut Graph) {
+        self.catch_up(die, graph);
         let buffer = &mut self.buffers[usize::from(die)];
         buffer.ready -= 1;
         buffer.complete -= u32::from(is_unit);
@@ -395,22 +420,8 @@ impl Units {
 impl Nand {
     /// The page `node` joins its unit, which begins with it if it has none.
     pub(super) fn join_unit(&mut self, page: Ppn, node: u32) {
-        let class = self.graph.node(node).class;
-        self.units.note_recent(page);
-        let unit = match self.units.open_for(page) {
-            Some(unit) => unit,
-            None => {
-                self.units.close_unit(page, &mut self.graph);
-                self.begin_unit(page, class, self.graph.node(node).die)
-            }
-        };
-        self.units.join(page, &mut self.graph);
-        let this = self.graph.node_mut(unit);
-        this.class = this.class.min(class);
-        let (class, fine) = (this.class, this.unit);
-        if fine != NONE {
-            self.graph.node_mut(fine).class = class;
-        }
+        let Node { class, die, .. } = *self.graph.node(node);
+        let unit = self.unit_of(page, 1, class, die);
         self.graph.node_mut(node).unit = unit;
 
         if !self.units.is_protected {
@@ -418,7 +429,7 @@ impl Nand {
             let line = self.units.gate_of(page, &self.graph).unwrap_or(unit);
             let part = std::mem::replace(&mut self.graph.node_mut(node).part, NONE);
             if part != NONE {
-                let mut programmed = Node::new(Work::Nothing, class);
+                let mut programmed = Node::new(Work::Nothing, self.graph.node(unit).class);
                 programmed.part = part;
                 let programmed = self.graph.add(programmed);
                 self.watch_submitted(programmed);
@@ -426,6 +437,26 @@ impl Nand {
                 self.graph.seal(programmed);
             }
         }
+    }
+
+    /// The unit that a page and those after it join, `count` in all. It begins with them if there is none.
+    pub(super) fn unit_of(&mut self, page: Ppn, count: u32, class: Class, die: u16) -> u32 {
+        self.units.note_recent(page);
+        let unit = match self.units.open_for(page) {
+            Some(unit) => unit,
+            None => {
+                self.units.close_unit(page, &mut self.graph);
+                self.begin_unit(page, class, die)
+            }
+        };
+        self.units.join(page, count, &mut self.graph);
+        let this = self.graph.node_mut(unit);
+        this.class = this.class.min(class);
+        let (class, fine) = (this.class, this.unit);
+        if fine != NONE {
+            self.graph.node_mut(fine).class = class;
+        }
+        unit
     }
 
     /// A unit that is programmed after the previous one of its block, or after the block's erase.
@@ -477,11 +508,6 @@ impl Nand {
             NONE => unit,
             fine => fine,
         }
-    }
-
-    /// What operations name that wait for a page, if they wait until it is in the buffer.
-    pub(super) fn buffered(&self, node: u32) -> Option<NodeName> {
-        self.units.is_protected.then(|| self.graph.name(node))
     }
 
     /// A block is erased after its latest unit.

@@ -166,6 +166,11 @@ impl Watch {
         this.resuming = works;
     }
 
+    /// A transfer that has begun is shorter by this: the rest begins later.
+    pub(super) fn crosses_later(&mut self, length: u64) {
+        self.channel_ns -= length;
+    }
+
     /// The die uses its channel.
     pub(super) fn transfer(&mut self, die: usize, length: u64, now: u64) {
         self.channel_ns += length;

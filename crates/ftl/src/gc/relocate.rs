@@ -144,10 +144,6 @@ impl Ftl {
     #[inline]
     fn move_row(&mut self, sb: SbId, pages: &[LivePage]) -> usize {
         let core = &mut self.core;
-        // Pages of a word line are consecutive, and are taken one by one.
-        if core.geometry.stripe() > 1 {
-            return 0;
-        }
         let first = core.geometry.page(sb, 0);
         let page_at = |page: &LivePage| Ppn(first.0 + page.offset);
         let end = pages[0].offset + ROW_SPAN;
@@ -156,7 +152,7 @@ impl Ftl {
         };
         let len = pages
             .iter()
-            .take(core.geometry.dies() as usize)
+            .take(core.geometry.dies().max(core.geometry.stripe()) as usize)
             .take_while(is_single)
             .count();
 

@@ -232,22 +232,28 @@ impl Superblocks {
         Some(self.geometry.page(open.sb, offset))
     }
 
-    /// Allocates up to `len` consecutive pages of one row, up to the first one that must be skipped;
-    /// `None` if the next page needs `take`.
+    /// Allocates up to `len` consecutive pages of one row, or of one word line if pages share them, up to the first
+    /// one that must be skipped; `None` if the next page needs `take`.
     #[inline(always)]
     pub(crate) fn take_row(&mut self, stream: Stream, len: u32) -> Option<(AllocatedPage, u32)> {
         let open = self.open[stream as usize].as_mut()?;
-        let dies = self.geometry.dies();
+        let stripe = self.geometry.stripe();
+        let (row_left, is_apart) = if stripe == 1 {
+            (self.geometry.dies() - open.die, false)
+        } else {
+            // The block's first page waits for the head alone, and no data share a word line with the head.
+            let line = self.geometry.line_start(open.next);
+            let is_of_head = line == self.geometry.line_start(open.head);
+            (line + stripe - open.next, open.row == 0 || is_of_head)
+        };
         // Up to the end of the row, the tail's place or the head: only consecutive data pages.
-        let mut len = len
-            .min(dies - open.die)
-            .min(open.end.saturating_sub(open.next));
+        let mut len = len.min(row_left).min(open.end.saturating_sub(open.next));
         if open.head >= open.next {
             len = len.min(open.head - open.next);
         }
 
         let is_plain = open.skipped.is_empty() && open.holes.is_empty();
-        if len == 0 || !is_plain {
+        if len == 0 || !is_plain || is_apart {
             return None;
         }
 
@@ -257,6 +263,7 @@ impl Superblocks {
             self.geometry.block(open.sb, die),
         );
         open.next += len;
+        open.last_end = open.next;
         open.advance(len, &self.geometry);
 
         let slot = PageSlot {
@@ -267,7 +274,10 @@ impl Superblocks {
         };
 
         let (sb, incarnation, head) = (open.sb, open.incarnation, open.head);
-        self.rotate(stream);
+        // The pages of a word line stay together.
+        if stripe == 1 || len == row_left {
+            self.rotate(stream);
+        }
         Some((
             AllocatedPage {
                 slot,

@@ -7,7 +7,7 @@
 use crate::kit::{Random, content, device, fullest, put};
 use remap_ssd_ftl::{Config, EntrySize, Ftl, GcPolicy, Lpn, Remap, SchemeKind};
 use remap_ssd_media::geometry::Shape;
-use remap_ssd_media::{Geometry, Oob, Op, OpKind, Ppn};
+use remap_ssd_media::{Geometry, Oob, Op, OpKind, Ppn, WordLine};
 use std::collections::BTreeMap;
 
 /// Operations independent of the path: pages read and programmed, in order; bytes of NVRAM for each
@@ -240,6 +240,47 @@ fn run(geometry: Geometry, config: &Config, seed: u64, commands: u64) -> u64 {
 
     difference(&mut plain, &mut watched).unwrap_or_else(|what| panic!("{}", at(commands, what)));
     rows
+}
+
+// Pages that share word lines are copied in rows of a word line.
+#[test]
+fn rows_of_word_lines_do_what_pages_do() {
+    for (seed, (dies, bits, one_shot)) in [(3, 3, true), (2, 2, false)].into_iter().enumerate() {
+        let word_line = WordLine {
+            page_bytes: 8192,
+            bits,
+            one_shot,
+            ..WordLine::SINGLE
+        };
+        let shape = Shape {
+            channels: 1,
+            dies,
+            superblocks: 24,
+            pages_per_block: 8 * word_line.pages(),
+        };
+        let geometry = Geometry::new(shape).expect("valid");
+        let geometry = geometry.with_word_line(word_line).expect("whole lines");
+        for scheme in [SchemeKind::RemapSsd, SchemeKind::Opt] {
+            let config = Config {
+                lpns: 300,
+                scheme,
+                gc_free: 0.0,
+                segment_bytes: 128,
+                dealloc_slots: 24,
+                dedup: seed == 0,
+                log_bytes: 6 << 10,
+                power_loss_protection: seed == 0,
+                ..Config::default()
+            };
+            let config = Config {
+                log_bytes: config.log_bytes.max(config.tables_bytes(&geometry) * 40),
+                ..config
+            };
+            let config = fullest(&geometry, &config);
+            let rows = run(geometry, &config, seed as u64 + 1, 3000);
+            assert!(rows > 50, "{scheme} copied {rows} rows");
+        }
+    }
 }
 
 #[test]

@@ -159,8 +159,8 @@ impl Media {
         }
     }
 
-    /// Copies data pages of one superblock to consecutive pages of one row, from `to` on, each with
-    /// its new OOB; equivalent to `copy` one by one for GC, on sound media and without metadata
+    /// Copies data pages of one superblock to consecutive pages of one row, or of one word line if pages share them,
+    /// from `to` on, each with its new OOB; equivalent to `copy` one by one for GC, on sound media and without metadata
     /// pages. Pages are in ascending order, and fewer than 64 from the first to the last.
     #[inline(always)]
     pub fn copy_row(

@@ -3,6 +3,7 @@
 
 mod agreement;
 mod cache;
+mod copies;
 mod copyback;
 mod errors;
 mod exact;
