@@ -15,12 +15,12 @@
 //! and collection programs a page that stands for lost data.
 //!
 //! The firmware's half has no clock, so it cannot know ages in time. Data has an age when the run begins
-//! (`errors.age_days`), and from there on ages with the numbers of writes and remaps, as for refresh: so many are a
-//! day (`errors.writes_per_day`).
+//! (`errors.age_days`), and from there on ages by the number of writes and remaps, as for refresh:
+//! `errors.writes_per_day` of them are a day.
 //!
 //! Invariants: the same sequence of operations has the same outcomes; only products and sums of floating-point numbers
 //! are used, which are the same everywhere. Absent: times (`nand/errors.rs`), errors that move between pages, and
-//! persistence: counts of reads and ages begin anew with each `Device`.
+//! persistence: an image has no counts of reads and no ages. They survive `Device::power_cycle`.
 
 use crate::config::Errors;
 use remap_ssd_media::{BitErrors, BlockId, Geometry, Ppn, ReadOutcome};

@@ -191,6 +191,21 @@ impl Device {
 
     /// From now on flash has the bit errors of `[errors]`, if there are any: the data that it holds is
     /// `errors.age_days` old, and reads of it may fail. Called before a run is measured; a further call has no effect.
+    ///
+    /// ```
+    /// use remap_ssd_device::{Device, DeviceConfig, Lpn, Payload, Refusal};
+    ///
+    /// let config = DeviceConfig::from_toml(
+    ///     "preset = \"fast21-32g\"\nscale = \"1/256\"\n[timing]\nengine = \"nand\"\n\
+    ///      [background]\nlookup_stalls_dies = false\n[errors]\nrate = 0.004\nretention = 1.0\nage_days = 9.0",
+    /// )?;
+    /// let mut device = Device::format(config)?;
+    /// let written = device.write(0, Lpn(1), &Payload::Identity(7));
+    /// device.begin_bit_errors();
+    /// let (_, page) = device.read(device.busy_until(), Lpn(1));
+    /// assert_eq!(page, Err(Refusal::MediaError));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn begin_bit_errors(&mut self) {
         let (errors, newest) = (&self.config.errors, self.ftl.wsn());
         if errors.rate == 0.0 || self.ftl.media().has_bit_errors() {

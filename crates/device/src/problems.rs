@@ -174,8 +174,10 @@ impl DeviceConfig {
         let Self {
             timing, firmware, ..
         } = self;
-        let is_suspended =
-            timing.suspensions > 0 || timing.erase_suspensions.is_some_and(|most| most > 0);
+        let suspends_programs = timing.suspensions > 0;
+        let suspends_erases = timing.erase_suspensions.unwrap_or(timing.suspensions) > 0;
+        let is_suspended = suspends_programs || suspends_erases;
+        let erases_as_programs = timing.erase_suspend_ns.is_none() && suspends_erases;
         let suspensions = "timing.suspensions or timing.erase_suspensions above 0";
         let keys = [
             (
@@ -187,7 +189,7 @@ impl DeviceConfig {
             (
                 "timing.suspend_ns",
                 timing.suspend_ns > 0,
-                is_suspended,
+                suspends_programs || erases_as_programs,
                 suspensions,
             ),
             (
@@ -211,7 +213,7 @@ impl DeviceConfig {
             (
                 "timing.erase_suspend_ns",
                 timing.erase_suspend_ns.is_some(),
-                is_suspended,
+                suspends_erases,
                 suspensions,
             ),
             (

@@ -32,7 +32,9 @@ const MIB: f64 = (1 << 20) as f64;
 pub(crate) struct PageOps {
     /// Page operations of every kind.
     pub operations: u64,
-    /// Of those, reads, writes and remaps: they serve 4 KiB each.
+    /// Those that were not refused.
+    pub served: u64,
+    /// Of the served ones, reads, writes and remaps: 4 KiB each.
     pub transfers: u64,
     /// Requests served.
     pub requests: u64,
@@ -165,7 +167,7 @@ impl Meters {
             gc_policy: firmware.gc_policy.to_string(),
             mapping: mapping_cost(device, &stats),
             bandwidth_mib_s: rate(page_ops.transfers as f64 * PAGE_BYTES as f64 / MIB, seconds),
-            iops: rate(page_ops.operations as f64, seconds),
+            iops: rate(page_ops.served as f64, seconds),
             latency_us: self.writes.percentiles(),
             seconds_simulated: seconds,
             read_latency_us: self.reads.percentiles(),
@@ -250,7 +252,7 @@ impl Meters {
     fn interval(&self, figure: Figure) -> Option<Interval> {
         match figure {
             Figure::Bandwidth => self.rate(|ops| ops.transfers as f64 * PAGE_BYTES as f64 / MIB),
-            Figure::Iops => self.rate(|ops| ops.operations as f64),
+            Figure::Iops => self.rate(|ops| ops.served as f64),
             Figure::WriteAmplification => self.per_host_page(|glimpse| glimpse.programs),
         }
     }
@@ -471,10 +473,7 @@ fn sample(from: &Reading, to: &Reading, start_ns: u64) -> Sample {
         at_s: (to.at_ns - start_ns) as f64 / NS_PER_S,
         bandwidth_mib_s: rate(transfers * PAGE_BYTES as f64 / MIB, seconds),
         written_mib_s: rate(host_writes as f64 * PAGE_BYTES as f64 / MIB, seconds),
-        iops: rate(
-            (to.page_ops.operations - from.page_ops.operations) as f64,
-            seconds,
-        ),
+        iops: rate((to.page_ops.served - from.page_ops.served) as f64, seconds),
         gc_runs: glimpse.gc_runs - before.gc_runs,
         gc_pages_s: rate((glimpse.gc_programs - before.gc_programs) as f64, seconds),
         write_amplification: ratio(glimpse.programs - before.programs, host_writes),

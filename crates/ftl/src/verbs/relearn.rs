@@ -32,13 +32,14 @@ pub struct UnknownPage {
 }
 
 impl Ftl {
-    /// Enters all live pages of a device with identities.
+    /// Enters all live pages of a device with identities. With bit errors it enters none: nothing has read these
+    /// pages since power-on, so they may be unreadable.
     pub(crate) fn relearn_identities(&mut self) {
         let core = &self.core;
         let Some(dedup) = self
             .dedup
             .as_mut()
-            .filter(|_| core.media.mode() == ContentMode::Identity)
+            .filter(|_| core.media.mode() == ContentMode::Identity && !core.media.has_bit_errors())
         else {
             return;
         };

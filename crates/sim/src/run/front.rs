@@ -83,7 +83,7 @@ impl<S: Sink> Front<S> {
             PageKind::Trim => self.trim(page),
             _ => self.sink.submit(page),
         };
-        self.tally.page(page.kind);
+        self.tally.page(page.kind, result.is_ok());
         request.result = request.result.and(result);
 
         // A request with a partial page is a read-modify-write.

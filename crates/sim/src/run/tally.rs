@@ -19,23 +19,31 @@ pub(crate) struct Tally {
 
 impl Tally {
     #[inline(always)]
-    pub(crate) fn page(&mut self, kind: PageKind) {
+    pub(crate) fn page(&mut self, kind: PageKind, is_served: bool) {
         match kind {
-            PageKind::Remap { .. } => return self.remapped(kind.pages()),
-            PageKind::Flush => return,
-            _ => {}
+            // Remapped pages count as transferred and written, although nothing crosses the link.
+            PageKind::Remap { .. } => {
+                let pages = kind.pages();
+                self.page_writes += pages;
+                self.operate(pages, pages, is_served);
+            }
+            PageKind::Flush => {}
+            _ => {
+                let is_read = matches!(kind, PageKind::Read | PageKind::ReadModifyWrite);
+                self.page_reads += u64::from(is_read);
+                self.page_writes += u64::from(kind.writes());
+                self.operate(1, u64::from(kind != PageKind::Trim), is_served);
+            }
         }
-        self.page_ops.operations += 1;
-        self.page_ops.transfers += u64::from(kind != PageKind::Trim);
-        self.page_reads += u64::from(matches!(kind, PageKind::Read | PageKind::ReadModifyWrite));
-        self.page_writes += u64::from(kind.writes());
     }
 
-    /// Remapped pages count as served and written, although nothing is transferred.
-    fn remapped(&mut self, pages: u64) {
-        self.page_ops.operations += pages;
-        self.page_ops.transfers += pages;
-        self.page_writes += pages;
+    #[inline(always)]
+    fn operate(&mut self, operations: u64, transfers: u64, is_served: bool) {
+        self.page_ops.operations += operations;
+        if is_served {
+            self.page_ops.served += operations;
+            self.page_ops.transfers += transfers;
+        }
     }
 
     #[inline(always)]
