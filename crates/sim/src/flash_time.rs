@@ -165,6 +165,8 @@ pub struct ReadErrors {
     pub soft: u64,
     /// Reads that nothing corrected.
     pub uncorrectable: u64,
+    /// Of those, reads by garbage collection: the data is lost for all owners of the page.
+    pub lost: u64,
     /// Reads that ended after 0, 1, 2, .. retries.
     pub by_retries: Vec<u64>,
 }
@@ -177,6 +179,7 @@ impl ReadErrors {
             retries_per_read: found.retries_per_read(),
             soft: found.soft,
             uncorrectable: found.uncorrectable,
+            lost: found.lost,
             by_retries: found.by_retries,
         }
     }

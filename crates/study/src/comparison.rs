@@ -11,7 +11,7 @@ use crate::watch::{Watch, following};
 use crate::{ComparisonSpec, Error, result, rows};
 use remap_ssd_ftl::GcPolicy;
 use remap_ssd_sim::cores::Cores;
-use remap_ssd_sim::report::format::counted;
+use remap_ssd_sim::report::format::{counted, seconds};
 use remap_ssd_sim::study::{Requests, RunResult, RunSpec, Staged, Start, TraceReplay};
 use remap_ssd_sim::summary::RunSummary;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -78,6 +78,8 @@ pub struct Measured {
     done: Vec<RunResult>,
     /// Schemes without a result, and the reasons.
     failed: Vec<(String, Error)>,
+    /// Why schemes with a result have no picture.
+    undrawn: Vec<Error>,
 }
 
 impl Measured {
@@ -91,13 +93,16 @@ impl Measured {
         result::summaries(&self.done)
     }
 
-    /// Returns itself if every scheme has a result.
+    /// Returns itself if every scheme has a result, and its picture if one is wanted.
     ///
     /// # Errors
-    /// One sentence about all schemes without a result.
-    pub fn complete(self) -> Result<Self, Error> {
+    /// One sentence about all schemes without a result, or about the first one without a picture.
+    pub fn complete(mut self) -> Result<Self, Error> {
         if self.failed.is_empty() {
-            return Ok(self);
+            return match self.undrawn.is_empty() {
+                true => Ok(self),
+                false => Err(self.undrawn.swap_remove(0)),
+            };
         }
         let all = (self.done.len() + self.failed.len()) as u64;
         let reasons: Vec<String> = self
@@ -224,12 +229,10 @@ impl Comparison {
     /// # Errors
     /// A failed measurement or write.
     pub fn run(&self, watches: &[impl Watch]) -> Result<Measured, Error> {
-        let measured = self.run_all(watches, Failing::Ends)?;
-        if measured.failed.is_empty() {
-            Ok(measured)
-        } else {
-            let first = measured.failed.into_iter().next();
-            Err(first.expect("there is one").1)
+        let mut measured = self.run_all(watches, Failing::Ends)?;
+        match measured.failed.is_empty() {
+            true => measured.complete(),
+            false => Err(measured.failed.swap_remove(0).1),
         }
     }
 
@@ -267,6 +270,7 @@ impl Comparison {
         let mut measured = Measured {
             done: Vec::new(),
             failed: Vec::new(),
+            undrawn: Vec::new(),
         };
         for (scheme, failure) in &self.plan.refused {
             let failure = Error::Failed(failure.to_string());
@@ -276,8 +280,10 @@ impl Comparison {
             let picture = pictures.next();
             match result {
                 Some(Ok(done)) => {
-                    if let (Some(picture), Some(timeline)) = (picture, &done.timeline) {
-                        picture.write(&timeline.svg(&name))?;
+                    match (picture, &done.timeline) {
+                        (Some(picture), Some(timeline)) => picture.write(&timeline.svg(&name))?,
+                        (Some(_), None) => measured.undrawn.push(no_picture(&name, &done)),
+                        (None, _) => {}
                     }
                     measured.done.push(done);
                 }
@@ -409,4 +415,12 @@ fn run_all(
         .into_iter()
         .map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner))
         .collect()
+}
+
+/// The run was measured all the same.
+fn no_picture(scheme: &str, done: &RunResult) -> Error {
+    let end = seconds(done.summary.seconds_simulated);
+    Error::Failed(format!(
+        "{scheme} has no picture: the window of the timeline begins after the run, which ends at {end}"
+    ))
 }

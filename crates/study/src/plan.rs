@@ -397,7 +397,7 @@ fn refused(
 
     if scale < 1.0 && !config.check().is_err_and(|whole| whole == *error) {
         text.push_str(&format!(
-            " (the device at --scale {}; a larger scale may do)",
+            " (sizes are those of the device at --scale {}; a larger one may do)",
             fraction(scale)
         ));
     }

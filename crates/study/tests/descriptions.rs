@@ -265,7 +265,13 @@ fn a_timeline_is_svg_and_its_window_is_in_the_run() {
     let Err(error) = comparison.measure() else {
         panic!("it has a picture");
     };
-    assert!(error.to_string().contains("begins at"), "{error}");
+    assert!(
+        error.to_string().contains("begins after the run"),
+        "{error}"
+    );
+    let measured = comparison.run_possible(&[()]).unwrap();
+    assert_eq!(measured.runs().len(), 1);
+    assert!(measured.complete().is_err());
 }
 
 #[test]

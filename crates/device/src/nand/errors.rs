@@ -7,7 +7,7 @@
 //! Absent: error rates.
 
 use crate::config::Errors;
-use remap_ssd_media::ReadOutcome;
+use remap_ssd_media::{Purpose, ReadOutcome};
 
 /// Reads of pages of 4 KiB from flash by what they needed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,8 +16,10 @@ pub struct ReadErrors {
     pub by_retries: Vec<u64>,
     /// Reads that all retries did not correct, but soft decoding did.
     pub soft: u64,
-    /// Reads that nothing corrected: the page was lost.
+    /// Reads that nothing corrected.
     pub uncorrectable: u64,
+    /// Of those, reads by garbage collection: the data is lost for all owners of the page.
+    pub lost: u64,
 }
 
 impl ReadErrors {
@@ -28,6 +30,7 @@ impl ReadErrors {
             by_retries: counts.map(|(now, before)| now - before).collect(),
             soft: self.soft - earlier.soft,
             uncorrectable: self.uncorrectable - earlier.uncorrectable,
+            lost: self.lost - earlier.lost,
         }
     }
 
@@ -72,7 +75,7 @@ impl Correction {
     }
 
     /// A page is read from flash: returns the time of its retries.
-    pub(super) fn read(&mut self, outcome: ReadOutcome) -> u64 {
+    pub(super) fn read(&mut self, outcome: ReadOutcome, purpose: Purpose) -> u64 {
         let retry_ns = self.errors.retry_ns;
         match outcome {
             ReadOutcome::Retries(retries) => {
@@ -80,7 +83,10 @@ impl Correction {
                 return u64::from(retries) * retry_ns;
             }
             ReadOutcome::Soft => self.found.soft += 1,
-            ReadOutcome::Failed => self.found.uncorrectable += 1,
+            ReadOutcome::Failed => {
+                self.found.uncorrectable += 1;
+                self.found.lost += u64::from(purpose == Purpose::Gc);
+            }
         }
         self.errors.retry_rates.len() as u64 * retry_ns + self.errors.soft_ns
     }

@@ -269,7 +269,9 @@ impl Nand {
         let before = self.read_early(op.purpose, &mut node);
         let work = node.work;
         let retry_ns = match &mut self.errors {
-            Some(errors) if work == Work::Read && page != NO_PAGE => errors.read(op.outcome),
+            Some(errors) if work == Work::Read && page != NO_PAGE => {
+                errors.read(op.outcome, op.purpose)
+            }
             _ => 0,
         };
         let node = self.graph.add(node);

@@ -6,7 +6,6 @@ use super::spec::{Length, Lifetimes, RunSpec, Start};
 use super::stage::{Follow, Stage, Staged};
 use crate::aging::AgingReport;
 use crate::cores::{Cores, Loan};
-use crate::report::format::seconds;
 use crate::run::{Progress, RunOptions, run, warm_up};
 use crate::source::Source;
 use crate::summary::RunSummary;
@@ -216,7 +215,7 @@ impl RunSpec {
             ));
         }
 
-        Ok((summary, self.timeline_since(device, start)?, pages))
+        Ok((summary, self.timeline_since(device, start), pages))
     }
 
     /// Begins to keep what dies do, if that is wanted. Returns the beginning of the run.
@@ -240,33 +239,14 @@ impl RunSpec {
         }
     }
 
-    fn timeline_since(
-        &self,
-        device: &mut Device,
-        start: u64,
-    ) -> Result<Option<DieTimeline>, StudyError> {
-        let (Some(window), Some(nand)) = (self.timeline, device.nand()) else {
-            return Ok(None);
-        };
+    /// `None` too if the window begins after the last request has entered.
+    fn timeline_since(&self, device: &mut Device, start: u64) -> Option<DieTimeline> {
+        let (window, nand) = (self.timeline?, device.nand()?);
         let used = nand.utilisation();
-        let Some(kept) = nand.take_timeline() else {
-            return Ok(None);
-        };
+        let kept = nand.take_timeline()?;
         let end = kept.until().min(used.at);
         let length = end - start;
-        if let TimelineWindow::From(from, _) = window
-            && from >= length
-        {
-            let [from, length] = [from, length].map(|ns| seconds(ns as f64 / 1e9));
-            return Err(StudyError::Failed(format!(
-                "the window of the timeline begins at {from}, and the last request enters at {length}"
-            )));
-        }
-        Ok(Some(DieTimeline::new(
-            window,
-            &kept,
-            used.dies,
-            (start, end),
-        )))
+        let is_within = !matches!(window, TimelineWindow::From(from, _) if from >= length);
+        is_within.then(|| DieTimeline::new(window, &kept, used.dies, (start, end)))
     }
 }

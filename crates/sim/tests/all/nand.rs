@@ -438,10 +438,19 @@ fn what_nothing_corrects_fails_alike_on_two_threads() {
     let found = summary.read_errors.expect("flash has errors");
     assert!(refused > 100 && found.by_retries[0] > refused, "{found:?}");
     assert!(
-        found.uncorrectable > 0 && found.by_retries[2] > 0,
+        found.uncorrectable > found.lost && found.lost > 0 && found.by_retries[2] > 0,
         "{found:?}"
     );
     device.ftl().check().unwrap();
+
+    // A page that cannot be read is not served.
+    config.errors.rate = 0.5;
+    let (summary, _) = measured(&config, "randread", &options(1_000, 16, 1));
+    let refused: u64 = summary.requests.refused.values().sum();
+    assert_eq!(refused, summary.requests.submitted);
+    assert_eq!((summary.bandwidth_mib_s, summary.iops), (0.0, 0.0));
+    let remarks = remap_ssd_sim::report::remarks(&[summary]);
+    assert!(remarks[0].contains("1,000 of 1,000"), "{remarks:?}");
 }
 
 // The firmware deals pages to dies in turn, so one copy in as many as there are dies stays where it was.

@@ -61,6 +61,7 @@ fn a_read_takes_the_time_of_its_correction() {
                 .collect(),
             soft: u64::from(outcome == ReadOutcome::Soft),
             uncorrectable: u64::from(outcome == ReadOutcome::Failed),
+            lost: 0,
         };
         assert_eq!(nand.read_errors(), Some(&expected));
         assert_eq!(expected.retries_per_read(), (extra / RETRY).min(2) as f64);

@@ -49,6 +49,7 @@ fn read_errors(found: &ReadErrors) -> Section {
             ),
             ("soft decoding", exact(found.soft)),
             ("not corrected", exact(found.uncorrectable)),
+            ("pages lost by collection", exact(found.lost)),
             ("retries of a read, mean", number(found.retries_per_read)),
         ],
     }

@@ -6,6 +6,7 @@
 
 use super::compare::{BASELINE, IDEAL, attempted, baseline, labels};
 use crate::interval::Interval;
+use crate::report::format::exact;
 use crate::summary::RunSummary;
 
 /// Sentences about the runs, the most important first.
@@ -22,6 +23,13 @@ pub fn remarks(runs: &[RunSummary]) -> Vec<String> {
     }
     if let Some(equal) = equal_to_baseline(runs) {
         remarks.push(equal);
+    }
+    let failing: Vec<String> = runs.iter().zip(labels(runs)).filter_map(failed).collect();
+    if !failing.is_empty() {
+        remarks.push(format!(
+            "Requests that failed, which no rate and no latency counts: {}.",
+            failing.join(", ")
+        ));
     }
 
     let named = |is: fn(&RunSummary) -> bool| {
@@ -42,6 +50,14 @@ pub fn remarks(runs: &[RunSummary]) -> Vec<String> {
         ));
     }
     remarks
+}
+
+/// A worn-out device has refused the request by which this was noticed.
+fn failed((run, label): (&RunSummary, String)) -> Option<String> {
+    let refused: u64 = run.requests.refused.values().sum();
+    let (refused, of) = (refused, run.requests.submitted);
+    (refused > 0 && !run.wear_out.read_only)
+        .then(|| format!("{} of {} ({label})", exact(refused), exact(of)))
 }
 
 /// Returns true if several runs are compared, and none of those that could remap did.
