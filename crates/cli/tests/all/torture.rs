@@ -264,7 +264,7 @@ fn the_device_below_has_what_is_set_and_its_replay_says_so() {
     for (setting, word) in [
         ("firmware.scheme=opt", "use --scheme instead"),
         ("flash.read_ns=1", "knows no time"),
-        ("geometry.dies=3", "over-provisioning"),
+        ("geometry.dies=3", "is too much for 3552 flash pages"),
     ] {
         let args = [
             "torture",
