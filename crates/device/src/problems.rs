@@ -174,11 +174,15 @@ impl DeviceConfig {
         let Self {
             timing, firmware, ..
         } = self;
+
+        // Erases have the limits of programs unless they have their own.
         let suspends_programs = timing.suspensions > 0;
         let suspends_erases = timing.erase_suspensions.unwrap_or(timing.suspensions) > 0;
         let is_suspended = suspends_programs || suspends_erases;
         let erases_as_programs = timing.erase_suspend_ns.is_none() && suspends_erases;
         let suspensions = "timing.suspensions or timing.erase_suspensions above 0";
+
+        // The key, whether it is set, whether it has an effect, and what it needs for one.
         let keys = [
             (
                 "timing.cache_busy_ns",
@@ -223,6 +227,7 @@ impl DeviceConfig {
                 "geometry.superblock_dies below the number of dies",
             ),
         ];
+
         let idle = keys
             .into_iter()
             .filter(|(_, is_set, has_effect, _)| *is_set && !has_effect);

@@ -417,7 +417,7 @@ fn run_all(
         .collect()
 }
 
-/// The run was measured all the same.
+/// The run has a result, but its window has nothing to draw.
 fn no_picture(scheme: &str, done: &RunResult) -> Error {
     let end = seconds(done.summary.seconds_simulated);
     Error::Failed(format!(

@@ -1,8 +1,8 @@
 //! Runs whose pages cross the channel at once: one event for all, instead of one for each page.
 //!
-//! Nothing interrupts the pages of a run, so it is known when each has crossed. All but the last one only enter a
-//! buffer, or wait for room there: they may do so later than they should, as long as nobody looks. So before anything
-//! changes at the buffer of a die, or asks for one of its pages, the pages *arrive* that have crossed until then.
+//! Nothing interrupts the pages of a run, so the time at which each has crossed is known. All but the last one only enter
+//! a buffer, or wait for room there. This is done late: before anything changes a die's buffer, or asks for one of its
+//! pages, the pages that have crossed by then *arrive*.
 //! If something waits for a page of a run, its pages have events of their own from then on.
 //!
 //! Invariants: the last page of a run has an event; a page that has an event arrives with it. Absent: buffers

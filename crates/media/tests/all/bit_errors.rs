@@ -1,4 +1,4 @@
-//! Bit errors: the model is told what happens to flash, and its outcomes are those of reads.
+//! Bit errors: the model sees every operation on flash, and decides the outcome of every read.
 
 use crate::kit::{WORDS, page, program, read, slot, tiny};
 use remap_ssd_media::{

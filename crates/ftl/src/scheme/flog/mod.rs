@@ -265,7 +265,7 @@ impl LogMedium for FLog {
         if self.stuck {
             return 0;
         }
-        // As in `page_is_secured`, before each of the pages: collection opens superblocks meanwhile.
+        // As in `page_is_secured`, before each page: collection opens superblocks in between.
         let spare = blocks.free().saturating_sub(1 + 2 * self.gc_opens);
         let pages = u64::from(blocks.room(Stream::Log))
             + blocks.free_pages(spare as usize, self.pages_max as u64);
