@@ -139,7 +139,11 @@ impl DeviceUnderTest {
         if !matches!(command, ScriptCommand::Background { .. }) {
             let id = self.oracle.submit(&command);
             self.doubts.submit(id, &command);
-            history.push(DeviceEvent::Submitted(id, command));
+            history.push(if self.read_only {
+                DeviceEvent::WornOut(id, command)
+            } else {
+                DeviceEvent::Submitted(id, command)
+            });
             match (command, status) {
                 (ScriptCommand::FileWrite { lpn, page, .. }, Some(status)) => {
                     self.files

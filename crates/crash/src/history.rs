@@ -14,6 +14,8 @@ use std::fmt::Write;
 pub(crate) enum DeviceEvent {
     /// A command was submitted and executed by the firmware.
     Submitted(CommandId, ScriptCommand),
+    /// A command was refused, perhaps executed in part: the flash is worn out.
+    WornOut(CommandId, ScriptCommand),
     /// A command is being submitted: if the history ends here, it did not return.
     Submitting(ScriptCommand),
     /// Background work was done between commands.
@@ -58,9 +60,11 @@ impl History {
     /// Adds an event at the end.
     pub(crate) fn push(&mut self, event: DeviceEvent) {
         // The entry stands for the command until it returns, and is then replaced by the result.
-        if let (DeviceEvent::Submitted(..) | DeviceEvent::Idled, Some(DeviceEvent::Submitting(_))) =
-            (event, self.0.last())
-        {
+        let has_returned = matches!(
+            event,
+            DeviceEvent::Submitted(..) | DeviceEvent::WornOut(..) | DeviceEvent::Idled
+        );
+        if has_returned && matches!(self.0.last(), Some(DeviceEvent::Submitting(_))) {
             self.0.pop();
         }
         self.0.push(event);
@@ -82,7 +86,9 @@ impl History {
         if let Some(lpn) = lpn {
             // Commands only: no other event concerns an LPN.
             let of_lpn = |event: &&DeviceEvent| match event {
-                DeviceEvent::Submitted(_, command) => touches(command, lpn),
+                DeviceEvent::Submitted(_, command) | DeviceEvent::WornOut(_, command) => {
+                    touches(command, lpn)
+                }
                 _ => false,
             };
             let all: Vec<&DeviceEvent> = self.0.iter().filter(of_lpn).collect();
@@ -136,6 +142,9 @@ fn touches(command: &ScriptCommand, at: Lpn) -> bool {
 fn line(event: &DeviceEvent) -> String {
     match event {
         DeviceEvent::Submitted(id, command) => format!("#{id} {command}"),
+        DeviceEvent::WornOut(id, command) => {
+            format!("refused, the flash is worn out: #{id} {command}")
+        }
         DeviceEvent::Submitting(command) => format!("under way: {command}"),
         DeviceEvent::Idled => "background work".to_owned(),
         DeviceEvent::Acknowledged(id) => format!("acknowledged #{id}"),

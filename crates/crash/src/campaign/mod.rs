@@ -151,6 +151,9 @@ impl<'a> Campaign<'a> {
     fn script(&mut self) -> Result<(), Failure> {
         let mut dut = DeviceUnderTest::format(self.setup, self.seed)?;
         self.fill(&mut dut)?;
+        if dut.read_only {
+            return self.end_of_life(dut);
+        }
         for step in 0..self.setup.steps {
             self.step(&mut dut)?;
             if dut.read_only {

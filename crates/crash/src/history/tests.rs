@@ -97,6 +97,7 @@ fn each_kind_of_command_names_its_pages_contents_and_options() {
 fn each_kind_of_event_is_shown_in_order() {
     let history = of([
         DeviceEvent::Submitted(1, ScriptCommand::Flush),
+        DeviceEvent::WornOut(2, ScriptCommand::Flush),
         DeviceEvent::Acknowledged(1),
         DeviceEvent::Idled,
         DeviceEvent::Settled,
@@ -117,6 +118,7 @@ fn each_kind_of_event_is_shown_in_order() {
     let expected = [
         "  last events:",
         "    #1 flush",
+        "    refused, the flash is worn out: #2 flush",
         "    acknowledged #1",
         "    background work",
         "    everything under way ended",

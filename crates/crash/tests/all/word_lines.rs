@@ -1,11 +1,18 @@
 //! Campaigns on dies whose pages share word lines: durable schemes lose nothing with units of any size.
 
-use remap_ssd_crash::{Adjust, CampaignOptions, run};
+use remap_ssd_crash::{Adjust, CampaignOptions, replay_adjusted, run};
 use remap_ssd_ftl::SchemeKind;
 
 const CUTS: u64 = 500;
 /// Where each command fills 48 pages.
 const FEWER_CUTS: u64 = 100;
+
+fn adjusted(geometry: &str, protected: bool) -> Adjust {
+    let protection = format!("firmware.power_loss_protection={protected}");
+    let settings = geometry.split(',').chain([&protection[..]]);
+    let settings = settings.map(|setting| setting.parse().expect("a setting"));
+    Adjust::of_settings(settings.collect())
+}
 
 /// The geometry, and whether the controller's buffer survives a cut.
 fn keeps_its_promise(geometry: &str, protected: bool, cuts: u64) {
@@ -14,13 +21,9 @@ fn keeps_its_promise(geometry: &str, protected: bool, cuts: u64) {
         if !scheme.is_durable() || (needs_protection && !protected) {
             continue;
         }
-        let protection = format!("firmware.power_loss_protection={protected}");
-        let settings = geometry.split(',').chain([&protection[..]]);
-        let settings = settings.map(|setting| setting.parse().expect("a setting"));
-        let adjust = Adjust::of_settings(settings.collect());
         let options = CampaignOptions {
             cuts: Some(cuts),
-            adjust,
+            adjust: adjusted(geometry, protected),
             ..CampaignOptions::new(scheme, 1)
         };
         let report = run(&options, &mut |_| ());
@@ -85,4 +88,15 @@ fn narrow_and_large_superblocks_without_protection() {
     keeps_its_promise(&narrow, false, CUTS);
     let large = format!("{MLC},geometry.pages_per_block=200");
     keeps_its_promise(&large, false, FEWER_CUTS);
+}
+
+/// Where each write takes a word line, the first fill wears the flash out. The write that is refused then is not
+/// a lost one.
+#[test]
+fn flash_that_the_first_fill_wears_out_has_lost_nothing() {
+    let code = "remap-ssd:48:931e49d7".parse().expect("a code");
+    let report = replay_adjusted(&code, &adjusted(TLC, false)).expect("a device");
+    let texts = report.failures.iter().map(|failed| &failed.text[..]);
+    assert_eq!(texts.collect::<String>(), "");
+    assert_eq!(report.marks.by_name()["worn_out"], 1);
 }
