@@ -136,6 +136,7 @@ fn row(device: &Device, id: SbId, sb: &Superblock) -> SuperblockRow {
             Stream::Host => "host",
             Stream::Gc => "gc",
             Stream::Log => "log",
+            Stream::Table => "table",
             Stream::GcShared => "gc-shared",
             Stream::GcMany => "gc-many",
         },

@@ -134,11 +134,14 @@ impl Timing {
     // Never inlined: its callers call it at several places, and must stay small enough to be
     // inlined themselves.
     #[inline(never)]
-    pub fn charge(&mut self, ops: &[Op], command: CommandStart) -> u64 {
+    pub fn charge(&mut self, ops: &[Op], mut command: CommandStart) -> u64 {
         let mut done = command.ready;
         let mut copied = 0;
         for op in ops {
             let end = self.charge_one(op, command, &mut copied);
+            if op.kind == OpKind::ReadTable && op.purpose == Purpose::Host {
+                command.ready = command.ready.max(end);
+            }
             // Operations of collection and metadata are charged with the command that caused them,
             // and delay it only if they are in its way.
             if op.purpose == Purpose::Host {
@@ -191,6 +194,7 @@ impl Timing {
                 }
                 end
             }
+            OpKind::ReadTable => self.read(op.die.into(), op.purpose, ready, now),
             OpKind::NvWrite => {
                 let length = per_64_bytes(op.amount, self.latencies.nvram_write_ns);
                 let end = self.port.pass(now, length, ready);
@@ -373,9 +377,12 @@ impl Timing {
                 ready
             }
             OpKind::LookupEnd => self.end_lookup(),
-            OpKind::Read | OpKind::Program | OpKind::CopyRow | OpKind::NvWrite | OpKind::Wait => {
-                unreachable!("charged by the caller")
-            }
+            OpKind::Read
+            | OpKind::ReadTable
+            | OpKind::Program
+            | OpKind::CopyRow
+            | OpKind::NvWrite
+            | OpKind::Wait => unreachable!("charged by the caller"),
         }
     }
 

@@ -53,7 +53,7 @@ impl Core {
                 config.chunks(),
             ))
         } else {
-            Map::new(config.lpns + config.chunks())
+            Map::new(config.lpns + config.internal_lpns())
         };
 
         Self {

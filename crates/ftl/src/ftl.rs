@@ -19,6 +19,7 @@ use crate::mapping::survival::{CLASSES, Survival, SurvivalClass};
 use crate::records::atomic::AtomicSlot;
 use crate::records::dealloc::DeallocLog;
 use crate::records::files::FileMap;
+use crate::recovery::witnesses::RecoveryReport;
 use crate::scheme::catalogue::spec;
 use crate::stats::{RemapCounts, Stats};
 use crate::superblock::life::{Life, LifeRecord};
@@ -150,6 +151,7 @@ impl Ftl {
 
         // The stores of the first commands must come after the empty records.
         core.media.fence();
+        ftl.load_mapping_cache(&mut RecoveryReport::default());
         Ok(ftl)
     }
 

@@ -154,6 +154,10 @@ counters! {
     meta_programs,
     /// Of those, pages of a log of remaps on flash.
     log_programs,
+    /// Of all programs of metadata, translation pages.
+    table_programs,
+    /// Reads of translation pages.
+    table_reads,
     /// Superblocks emptied and erased by garbage collection.
     gc_runs,
     /// Of those, for wear levelling.

@@ -140,6 +140,8 @@ pub enum Purpose {
 pub enum OpKind {
     /// Read one flash page of die `die`.
     Read,
+    /// Read a page of the mapping table on die `die`: the later operations of its command wait for it.
+    ReadTable,
     /// Program one flash page of die `die`.
     Program,
     /// GC's copies to consecutive pages of one row, from `page` on die `die` on, or of one word line of that die: for
@@ -187,7 +189,7 @@ pub struct Op {
     pub die: u16,
     /// Pages or bytes; for `CopyRow` the number of the first page read.
     pub amount: u32,
-    /// The flash page, for `Read` and `Program`; for `CopyRow` the first one programmed, for `Erase` the block's
+    /// The flash page, for `Read`, `ReadTable` and `Program`; for `CopyRow` the first one programmed, for `Erase` the block's
     /// first.
     pub page: Ppn,
     /// For `CopyRow`, the pages read: bit n stands for page `amount` + n, bit 0 is set.

@@ -168,8 +168,9 @@ impl Setup {
             .expect("there are as many");
         let media_faults = Self::FAILING.contains(&index) || profile.damage;
         if mapping == Granularity::Hybrid {
-            // Blocks are in order in one superblock at a time, and there are no zones.
+            // Blocks are in order in one superblock at a time, there are no zones, and the table is small.
             profile.superblock_dies = 0;
+            profile.mapping_cache_bytes = 0;
             profile.word_line = WordLine::SINGLE;
             profile.policy = if profile.policy.zones() > 1 {
                 GcPolicy::Greedy
@@ -288,6 +289,11 @@ impl SetupProfile {
             wear_gap: self.wear_gap,
             refresh_reads: self.refresh_reads,
             refresh_writes: 0, // The least that the firmware accepts follows from the geometry.
+            mapping_cache_bytes: if scheme.facts().table_store_bytes > 0 {
+                0
+            } else {
+                self.mapping_cache_bytes
+            },
             dealloc_slots: self.dealloc_slots,
             fs_files: self.files.0,
             fs_blocks: self.files.1,

@@ -52,6 +52,8 @@ pub(super) struct SetupProfile {
     /// Reads of a block after which its superblock is refreshed, 0 if none is. Then it is also refreshed when as
     /// many pages as the flash has were written since it was opened.
     pub refresh_reads: u32,
+    /// Bytes of the mapping cache, under schemes whose table can be on flash; 0 if there is none.
+    pub mapping_cache_bytes: u64,
 }
 
 /// Dies, superblocks and pages per block; the other fields are common to most profiles.
@@ -86,6 +88,7 @@ const COMMON: SetupProfile = SetupProfile {
     apart: false,
     damage: false,
     refresh_reads: 0,
+    mapping_cache_bytes: 0,
 };
 
 pub(super) const PROFILES: &[SetupProfile] = &[
@@ -680,6 +683,54 @@ pub(super) const COMBINED: &[SetupProfile] = &[
         segments: 24,
         count_max: 6,
         mix: Mix::EVEN,
+        spare_pages: 16,
+        ..COMMON
+    },
+    // Nearly all of the mapping table is on flash.
+    SetupProfile {
+        mapping_cache_bytes: 64,
+        shape: (2, 24, 8),
+        segments: 24,
+        count_max: 6,
+        mix: Mix::REMAPS,
+        ..COMMON
+    },
+    // Under whole commands, with blocks that fail, three zones and refreshes.
+    SetupProfile {
+        mapping_cache_bytes: 160,
+        refresh_reads: 40,
+        shape: (2, 26, 8),
+        entry: EntrySize::Bytes24,
+        segments: 40,
+        count_max: 6,
+        dealloc_slots: 14,
+        bad_blocks: 2,
+        policy: GcPolicy::Cagc,
+        ..COMMON
+    },
+    // In word lines, from a buffer that a cut empties.
+    SetupProfile {
+        mapping_cache_bytes: 96,
+        unprotected: true,
+        word_line: WordLine {
+            planes: 2,
+            bits: 2,
+            one_shot: false,
+            ..WordLine::SINGLE
+        },
+        shape: (2, 24, 16),
+        segments: 32,
+        count_max: 6,
+        ..COMMON
+    },
+    // On failing media, until blocks wear out.
+    SetupProfile {
+        mapping_cache_bytes: 64,
+        damage: true,
+        pe_limit: 6,
+        shape: (2, 26, 8),
+        segments: 24,
+        count_max: 6,
         spare_pages: 16,
         ..COMMON
     },

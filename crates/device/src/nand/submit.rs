@@ -13,7 +13,7 @@ use remap_ssd_media::{ClearId, Op, OpKind, Ppn, Purpose};
 #[derive(Clone, Copy)]
 pub(super) struct Adding {
     part: u32,
-    /// What ends when the part's data are in the controller.
+    /// What ends when the part's data, and entries of the mapping table, are in the controller.
     gate: Gate,
     /// The latest page that the part reads: it may copy it.
     copied: u32,
@@ -157,16 +157,18 @@ impl Nand {
             OpKind::ScanFlash => self.add_scan(op, adding),
             _ => {
                 let node = self.add_op(op, adding);
-                self.note_copied(op, node, adding);
+                self.note_read(op, node, adding);
                 self.graph.seal(node);
             }
         }
     }
 
-    /// What the next operation may copy. Copies of collection may be recorded one by one if dies have program units.
-    fn note_copied(&self, op: &Op, node: u32, adding: &mut Adding) {
+    /// What the next operations wait for: entries of the mapping table, or data that the next one may copy.
+    /// Copies of collection may be recorded one by one if dies have program units.
+    fn note_read(&self, op: &Op, node: u32, adding: &mut Adding) {
         let is_copy = op.purpose == Purpose::Gc;
         match (op.kind, op.purpose) {
+            (OpKind::ReadTable, Purpose::Host) => adding.gate = Gate::Node(node),
             (OpKind::Read, Purpose::Host) => adding.copied = node,
             (OpKind::Read, _) if is_copy => {
                 // A read that waits for a copyback has no source on flash yet.
@@ -196,7 +198,7 @@ impl Nand {
             ..
         } = self.spec;
         let class = match (op.purpose, op.kind) {
-            (Purpose::Host, OpKind::Read) => Class::HostRead,
+            (Purpose::Host, OpKind::Read | OpKind::ReadTable) => Class::HostRead,
             (Purpose::Host, _) => Class::HostProgram,
             (Purpose::Gc, _) => Class::Collection,
             (Purpose::Meta, _) => Class::Metadata,
@@ -207,7 +209,7 @@ impl Nand {
         };
         let write = || per_64_bytes(op.amount, self.latencies.nvram_write_ns);
         let (work, length) = match op.kind {
-            OpKind::Read => (Work::Read, read.of_row(row(op.page))),
+            OpKind::Read | OpKind::ReadTable => (Work::Read, read.of_row(row(op.page))),
             OpKind::Program if op.page != NO_PAGE && self.units.gather() => (Work::Buffer, 0),
             OpKind::Program => (Work::Program, program.of_row(row(op.page))),
             OpKind::Erase => (Work::Erase, erase_ns),
@@ -392,7 +394,11 @@ impl Nand {
         } else if self.lookup != NONE
             && matches!(
                 kind,
-                OpKind::Read | OpKind::NvRead | OpKind::ScanFlash | OpKind::LookupEnd
+                OpKind::Read
+                    | OpKind::ReadTable
+                    | OpKind::NvRead
+                    | OpKind::ScanFlash
+                    | OpKind::LookupEnd
             )
         {
             self.wait_for(node, self.lookup);

@@ -12,6 +12,9 @@ use crate::scheme::catalogue::spec;
 use remap_ssd_media::Geometry;
 use remap_ssd_media::geometry::PAGE_BYTES;
 
+/// Bytes of the smallest mapping cache.
+const CACHE_BYTES_MIN: u64 = 64;
+
 impl Config {
     /// Words of NVRAM that the media must have.
     pub fn nvram_words(&self, geometry: &Geometry) -> usize {
@@ -31,9 +34,10 @@ impl Config {
 
     /// Superblocks kept free so that garbage collection and a flash log can always make progress: a
     /// victim's pages may open one in every zone before the victim is erased, and an atomic command
-    /// takes two without collecting; each in every group of dies.
+    /// takes two without collecting, and translation pages take one; each in every group of dies.
     pub(crate) fn reserve(&self, geometry: &Geometry) -> u32 {
-        geometry.groups() * (2 + self.gc_opens() as u32) + self.flash_need(geometry).spare
+        let opens = 2 + self.gc_opens() as u32 + self.table_opens();
+        geometry.groups() * opens + self.flash_need(geometry).spare
     }
 
     /// Free superblocks at which garbage collection starts.
@@ -82,7 +86,8 @@ impl Config {
         // Open superblocks (host, GC's zones) and the reserve hold no closed data; one more gives
         // GC space to gain. A log on flash takes more.
         let log = self.flash_need(geometry).held;
-        let open = u64::from(geometry.groups()) * (2 + self.gc_opens() as u64);
+        let opens = 2 + self.gc_opens() as u32 + self.table_opens();
+        let open = u64::from(geometry.groups() * opens);
         let busy = u64::from(self.reserve(geometry) + log) + open;
         if self.scheme.keeps_entries_on_flash() && geometry.groups() > 1 {
             return fail(format!(
@@ -94,10 +99,10 @@ impl Config {
 
         let needed = needed_pages.div_ceil(data) + busy;
         if needed > u64::from(geometry.superblocks()) {
-            let beside = needed_pages - u64::from(self.lpns) - u64::from(self.chunks());
+            let beside = needed_pages - u64::from(self.lpns) - u64::from(self.internal_lpns());
             let have = (u64::from(geometry.superblocks()).saturating_sub(busy) * data)
                 .saturating_sub(beside);
-            let most = have.saturating_sub(u64::from(self.chunks()) + 1);
+            let most = have.saturating_sub(u64::from(self.internal_lpns()) + 1);
             if self.lpns > geometry.pages() {
                 return fail(format!(
                     "lpns = {} is too much for {} flash pages ({} superblocks of {} dies with {} pages per block): use at most {most} \
@@ -119,6 +124,7 @@ impl Config {
 
         self.check_ranges()?;
         self.check_refresh(geometry)?;
+        self.check_mapping_cache()?;
         crate::records::files::check(self)?;
         (spec(self.scheme).check)(self, geometry)?;
         self.check_nvram(geometry)
@@ -153,6 +159,30 @@ impl Config {
                 "refresh_writes = {} must be 0 or at least the {least} pages of the flash",
                 self.refresh_writes
             )));
+        }
+        Ok(())
+    }
+
+    /// Checks that entries of L2P can be cached one by one.
+    fn check_mapping_cache(&self) -> Result<(), ConfigError> {
+        if !self.caches_mapping() {
+            return Ok(());
+        }
+        let fail = |text: String| Err(ConfigError(text));
+        let bytes = self.mapping_cache_bytes;
+        if bytes < CACHE_BYTES_MIN {
+            return fail(format!(
+                "mapping_cache_bytes = {bytes} must be 0 or at least {CACHE_BYTES_MIN}"
+            ));
+        }
+        if self.is_hybrid() {
+            return fail("mapping_cache_bytes works with mapping = \"page\" only: a hybrid table is small enough for DRAM".into());
+        }
+        if self.scheme.facts().table_store_bytes > 0 {
+            return fail(format!(
+                "scheme {} keeps its mapping tables in NVRAM and has no use for mapping_cache_bytes",
+                self.scheme
+            ));
         }
         Ok(())
     }

@@ -98,6 +98,9 @@ pub struct Config {
     /// 0 disables it.
     #[serde(skip_serializing_if = "is_default")]
     pub refresh_writes: u64,
+    /// Bytes of DRAM for entries of L2P, whose table is on flash; 0 if the whole table is in DRAM.
+    #[serde(skip_serializing_if = "is_default")]
+    pub mapping_cache_bytes: u64,
     /// Slots in each half of the NVRAM log of deallocations.
     pub dealloc_slots: u32,
     /// Files that the file map of `fs_write` can list; 0 if there is no map.
@@ -133,6 +136,11 @@ impl Config {
     /// choose other victims.
     pub(crate) fn has_many_owners(&self) -> bool {
         self.count_max > 15
+    }
+
+    /// Returns true if L2P is on flash, and a part of it in DRAM.
+    pub fn caches_mapping(&self) -> bool {
+        self.mapping_cache_bytes > 0
     }
 
     /// Returns true if superblocks are refreshed.
@@ -207,6 +215,7 @@ impl Default for Config {
             wear_gap: 64,
             refresh_reads: 0,
             refresh_writes: 0,
+            mapping_cache_bytes: 0,
             dealloc_slots: 4096,
             fs_files: 0,
             fs_blocks: 0,

@@ -6,6 +6,7 @@
 
 use crate::config::granularity::Granularity;
 use crate::config::{CHUNK_LPNS, Config};
+use crate::mapping::cache::TRANSLATION_ENTRIES;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{Geometry, Lpn, oob};
 
@@ -60,7 +61,31 @@ impl Config {
         }
     }
 
-    /// Internal logical pages: one per bitmap of deallocations.
+    /// Internal logical pages: bitmaps of deallocations, then translation pages.
+    pub(crate) fn internal_lpns(&self) -> u32 {
+        self.chunks() + self.translation_pages()
+    }
+
+    /// Translation pages: the whole table, if only a part of it is in DRAM.
+    pub(crate) fn translation_pages(&self) -> u32 {
+        if self.caches_mapping() {
+            self.lpns.div_ceil(TRANSLATION_ENTRIES)
+        } else {
+            0
+        }
+    }
+
+    /// The internal LPN of a translation page.
+    pub(crate) fn translation_lpn(&self, page: u32) -> Lpn {
+        Lpn(self.lpns + self.chunks() + page)
+    }
+
+    /// Superblocks that translation pages hold open.
+    pub(crate) fn table_opens(&self) -> u32 {
+        self.caches_mapping().into()
+    }
+
+    /// Bitmaps of deallocations.
     pub(crate) fn chunks(&self) -> u32 {
         self.lpns.div_ceil(CHUNK_LPNS)
     }
@@ -115,7 +140,7 @@ impl Config {
     /// is lost.
     pub(crate) fn pages_needed(&self, geometry: &Geometry) -> (u64, u64) {
         let (pages, data) = (
-            u64::from(self.lpns) + u64::from(self.chunks()),
+            u64::from(self.lpns) + u64::from(self.internal_lpns()),
             u64::from(self.data_pages(geometry)),
         );
         if !self.is_hybrid() {

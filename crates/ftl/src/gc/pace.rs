@@ -12,7 +12,7 @@ use crate::error::Refusal;
 use crate::ftl::Ftl;
 use crate::policy::{GcPolicy, VictimCandidate, least_worn};
 use crate::superblock::{RegionPeak, Stream, Superblock, SuperblockState};
-use remap_ssd_media::SbId;
+use remap_ssd_media::{Purpose, SbId};
 use std::cell::Cell;
 use std::ops::Range;
 
@@ -372,6 +372,7 @@ impl Ftl {
         };
 
         let result = merged.and_then(|()| self.move_stretch(&mut job));
+        self.core.read_missed(Purpose::Gc);
         if job.refreshes {
             self.core.stats.refresh_programs += self.core.stats.gc_programs - programs;
         }

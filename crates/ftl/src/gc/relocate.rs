@@ -222,8 +222,13 @@ impl Ftl {
             page.owns && self.core.tables.counts.get(from) == 1,
             "owners found and counted of {from:?}"
         );
-        if !page.oob.lpn().is_below(self.core.config.lpns) && !self.core.media.is_readable(from) {
-            return self.renew_bitmap(page.oob.lpn());
+        let lpn = page.oob.lpn();
+        if !lpn.is_below(self.core.config.lpns) && !self.core.media.is_readable(from) {
+            if lpn >= self.core.config.translation_lpn(0) {
+                self.core.lose_translation_page(lpn);
+                return Ok(());
+            }
+            return self.renew_bitmap(lpn);
         }
 
         // The page keeps the home it is meant for; whether it was ever shared with it is irrelevant

@@ -9,6 +9,7 @@
 
 use crate::mapping::Mapping;
 use crate::mapping::block_map::BlockMap;
+use crate::mapping::cache::MappingCache;
 use remap_ssd_media::slab::{Slab, prefetch};
 use remap_ssd_media::{Lpn, Ppn};
 
@@ -20,6 +21,8 @@ pub(crate) struct Map {
     cells: Slab<u32>,
     len: u32,
     blocks: Option<Box<BlockMap>>,
+    /// Entries that a controller with little DRAM holds; `None` if it holds them all.
+    pub cache: Option<Box<MappingCache>>,
 }
 
 impl Map {
@@ -31,6 +34,7 @@ impl Map {
             cells,
             len,
             blocks: None,
+            cache: None,
         }
     }
 
@@ -40,6 +44,7 @@ impl Map {
             cells: Slab::zeroed(0),
             len: blocks.len(),
             blocks: Some(Box::new(blocks)),
+            cache: None,
         }
     }
 
@@ -75,6 +80,22 @@ impl Map {
         }
     }
 
+    /// The word of an LPN's entry in a translation page.
+    pub(crate) fn word(&self, lpn: Lpn) -> u32 {
+        self.cells[lpn.index()]
+    }
+
+    /// The word of an entry without a mapping.
+    pub(crate) const UNMAPPED: u32 = NOWHERE;
+
+    /// An entry changes.
+    #[inline(always)]
+    fn note(&mut self, lpn: Lpn) {
+        if let Some(cache) = &mut self.cache {
+            cache.touch(lpn, true);
+        }
+    }
+
     /// Sets the LPN's mapping; returns the old one.
     #[inline(always)]
     pub(crate) fn replace(
@@ -86,6 +107,7 @@ impl Map {
             return self.blocks_mut().set(lpn, Some(Mapping { ppn, remapped }));
         };
         let old = std::mem::replace(cell, ppn.0 | if remapped { REMAPPED } else { 0 });
+        self.note(lpn);
         Self::mapping(old)
     }
 
@@ -156,13 +178,17 @@ impl Map {
             None => NOWHERE,
             Some(Mapping { ppn, remapped }) => ppn.0 | if remapped { REMAPPED } else { 0 },
         };
+        self.note(lpn);
     }
 
     /// Maps the LPN to a page written for it.
     #[inline(always)]
     pub(crate) fn set_written(&mut self, lpn: Lpn, ppn: Ppn) {
         match self.cells.get_mut(lpn.index()) {
-            Some(cell) => *cell = ppn.0,
+            Some(cell) => {
+                *cell = ppn.0;
+                self.note(lpn);
+            }
             None => drop(self.blocks_mut().set(
                 lpn,
                 Some(Mapping {

@@ -4,6 +4,7 @@
 
 pub(crate) mod apart;
 pub(crate) mod block_map;
+pub(crate) mod cache;
 pub(crate) mod counts;
 pub(crate) mod ended;
 mod fullest;

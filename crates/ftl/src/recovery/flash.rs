@@ -480,13 +480,16 @@ fn add_written_page(core: &mut Core, witnesses: &mut Witnesses, sb: SbId, offset
 }
 
 /// Filling continues in the youngest superblock of each stream that has room, holes first. One
-/// of a zone that the current policy does not have (an earlier policy did) counts as closed.
+/// of a stream that the device no longer has (another policy of collection, no mapping cache) counts as closed.
 pub(super) fn resume_streams(core: &mut Core, open: &[SbId]) {
     let used: Vec<Stream> = core.config.gc_streams();
-    let unused: Vec<Stream> = Stream::ZONES
+    let mut unused: Vec<Stream> = Stream::ZONES
         .into_iter()
         .filter(|stream| !used.contains(stream))
         .collect();
+    if !core.config.caches_mapping() {
+        unused.push(Stream::Table);
+    }
     for &sb in open.iter().rev() {
         let entry = *core.blocks.get(sb);
         if core.blocks.is_open_beside(entry.stream, sb) || unused.contains(&entry.stream) {

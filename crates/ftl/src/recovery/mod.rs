@@ -97,7 +97,9 @@ impl Ftl {
             ));
         }
         count(&mut ftl.core, &mut witnesses);
-        ftl.resume(witnesses, open, &found)
+        let (mut ftl, mut report) = ftl.resume(witnesses, open, &found)?;
+        ftl.load_mapping_cache(&mut report);
+        Ok((ftl, report))
     }
 
     fn resume(

@@ -26,6 +26,9 @@ pub struct RecoveryReport {
     pub oob_pages: u64,
     /// Pages of deallocation bitmaps read.
     pub bitmap_pages: u64,
+    /// Translation pages read, whose entries are compared with the witnesses.
+    #[serde(default)]
+    pub translation_pages: u64,
     /// Pages of a remapping log on flash read.
     pub log_pages: u64,
     /// Bytes of NVRAM read.

@@ -55,16 +55,19 @@ pub enum Stream {
     GcShared = 3,
     /// The policy's third zone.
     GcMany = 4,
+    /// Translation pages, of which most are garbage soon.
+    Table = 5,
 }
 
 impl Stream {
     /// All streams, in the order of their persisted numbers.
-    pub(crate) const ALL: [Self; 5] = [
+    pub(crate) const ALL: [Self; 6] = [
         Self::Host,
         Self::Gc,
         Self::Log,
         Self::GcShared,
         Self::GcMany,
+        Self::Table,
     ];
     /// The streams of garbage collection, by zone.
     pub const ZONES: [Self; ZONES_MAX] = [Self::Gc, Self::GcShared, Self::GcMany];

@@ -2,7 +2,6 @@
 //!
 //! Tests call it after each script and each recovery, and `inspect` prints its result.
 
-use crate::config::CHUNK_LPNS;
 use crate::core::Core;
 use crate::error::Contradiction;
 use crate::ftl::Ftl;
@@ -23,9 +22,10 @@ impl Ftl {
         let found = check_mappings(core)?;
         check_counts(core, &found)?;
 
-        if core.tables.map.len() != core.config.lpns + core.config.lpns.div_ceil(CHUNK_LPNS) {
+        if core.tables.map.len() != core.config.lpns + core.config.internal_lpns() {
             return Err(Contradiction("the map has the wrong length".into()));
         }
+        self.check_translation_pages()?;
         if self.hybrid {
             core.tables.map.blocks().check()?;
         }

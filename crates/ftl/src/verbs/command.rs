@@ -61,6 +61,11 @@ impl Ftl {
     /// # Errors
     /// `OutOfRange`, `MediaError`.
     pub fn find(&mut self, lpn: Lpn) -> Result<Option<Ppn>, Refusal> {
+        if self.core.config.caches_mapping() && self.may_change().is_ok() {
+            self.end_write();
+            // A refusal concerns the next change, which meets it again.
+            let _ = self.make_cache_room();
+        }
         let found = self.peek(lpn)?;
         match found {
             Some(ppn) if self.refreshes() => self.refresh_after_read(lpn, ppn),
@@ -76,6 +81,7 @@ impl Ftl {
         self.end_write();
         self.range(lpn, 1)?;
         self.core.stats.host_reads += 1;
+        self.core.look_up(lpn);
         if !self.unreadable.is_empty() && self.unreadable.contains(&lpn) {
             return Err(Refusal::MediaError);
         }
@@ -138,6 +144,9 @@ impl Ftl {
         if self.hybrid {
             self.make_extension_room(1)?;
         }
+        if self.core.config.caches_mapping() {
+            self.cache_entry(lpn)?;
+        }
         self.core.stats.host_writes += 1;
         if self.dedup.is_none() {
             return self
@@ -192,6 +201,18 @@ impl Ftl {
         }
         self.program(lpn, PageOrigin::Payload(payload), Some(&fingerprint), None)
             .map(drop)
+    }
+
+    /// Caches the entry that a page of a write will change.
+    #[cold]
+    fn cache_entry(&mut self, lpn: Lpn) -> Result<(), Refusal> {
+        // Evicting programs pages, as a program does.
+        if self.core.config.guards.has(Guard::RecordBeforeReclaim) && self.write_goes_on {
+            self.scheme.issue(&mut self.core);
+        }
+        self.make_cache_room()?;
+        self.core.look_up(lpn);
+        Ok(())
     }
 
     /// Finds the page that may have this content, if it may be shared.
@@ -276,6 +297,8 @@ impl Ftl {
             return self.write(lpn, payload);
         }
         self.writable(lpn, 1)?;
+        self.make_cache_room()?;
+        self.core.look_up(lpn);
         self.core.stats.host_writes += 1;
         let programmed = self.program(lpn, PageOrigin::For(payload, home), None, None);
         self.fill_host_line();
@@ -292,6 +315,7 @@ impl Ftl {
         self.core.stats.host_deallocations += u64::from(len);
 
         // Room first: making it may collect garbage, which changes tables.
+        self.make_cache_room()?;
         self.make_dealloc_room(1)?;
         let wsn = self.core.clock.tick();
         // 1. the record  2. the tables. Anything reclaimed because of 2 waits for 1.
@@ -307,6 +331,7 @@ impl Ftl {
         for lpn in Lpn::between(range) {
             self.core.unlink(lpn);
         }
+        self.core.read_missed(Purpose::Host);
         self.core.fill_lines();
         Ok(())
     }

@@ -11,3 +11,4 @@ mod look_ahead;
 pub(crate) mod program;
 pub(crate) mod relearn;
 pub(crate) mod remap;
+pub(crate) mod table;

@@ -137,6 +137,7 @@ impl Ftl {
         if self.hybrid {
             self.make_extension_room(pages)?;
         }
+        self.make_cache_room()?;
         // A piece may lose its targets and its sources.
         self.make_dealloc_room(2 * pages as usize)?;
         self.make_page_room()
@@ -155,6 +156,8 @@ impl Ftl {
         // A source inside the target range is overwritten by this command: it loses nothing.
         let leaves = command.relocate
             && !(command.target..command.target.offset(command.len)).contains(&source);
+        self.core.look_up(source);
+        self.core.look_up(target);
         let Some(mapping) = self.core.tables.map.get(source) else {
             if self.core.tables.map.get(target).is_some() {
                 losses.lpns.push(target);

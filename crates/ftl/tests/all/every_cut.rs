@@ -234,6 +234,7 @@ struct RunCounts {
     refreshed: u64,
     /// Commands during which a page with more owners than a small counter holds was moved.
     many_moved: u64,
+    table_programs: u64,
 }
 
 /// The place of the page that most LPNs have, if these are more than a small counter holds.
@@ -270,7 +271,7 @@ fn run_counted(
 
     let mut done = RunCounts::default();
     for number in 0..commands {
-        let (before, runs) = (contents, ftl.stats().refresh_runs);
+        let (before, earlier) = (contents, ftl.stats());
         let many = most_owned(&mut ftl, &before);
         let command = draw(&mut random, &ftl, 10_000 + number, LEN_MAX);
         let at = |what: String| {
@@ -286,7 +287,9 @@ fn run_counted(
         if read_all(&mut ftl)? != contents {
             return Err(at("it does something else".into()));
         }
-        done.refreshed += ftl.stats().refresh_runs - runs;
+        let counts = ftl.stats() - earlier;
+        done.refreshed += counts.refresh_runs;
+        done.table_programs += counts.table_programs;
         let now = most_owned(&mut ftl, &contents);
         done.many_moved += u64::from(many.is_some() && now.is_some() && now != many);
         ftl.media_mut().ops.clear();
@@ -479,6 +482,31 @@ fn nothing_is_lost_while_superblocks_are_refreshed() {
         assert!(runs > 0, "{scheme}");
     }
     println!("{cuts} cuts, {refreshed} refreshes");
+}
+
+/// L2P is on flash, and few of its entries are cached: all commands and reads program translation pages.
+#[test]
+fn nothing_is_lost_while_a_part_of_the_table_is_cached() {
+    let (mut cuts, mut programs) = (0, 0);
+    for (scheme, entry) in durable_schemes().filter(|(scheme, _)| *scheme != SchemeKind::Pebble) {
+        let (on_flash, seed) = (scheme.keeps_entries_on_flash(), 1);
+        for variant in (0..variants()).step_by(3) {
+            let in_lines = (!on_flash && variant == 3).then(|| in_lines(scheme, entry, variant));
+            let (geometry, config) =
+                in_lines.unwrap_or_else(|| tight(scheme, entry, Guards::ALL, variant));
+            let config = Config {
+                lpns: 40,
+                mapping_cache_bytes: [64, 160][variant % 2],
+                ..config
+            };
+            let device = (geometry, nearly_full(&geometry, &config, 0));
+            let run = run_counted(&device, seed + variant as u64, 20).unwrap();
+            cuts += run.cuts;
+            programs += run.table_programs;
+        }
+    }
+    println!("{cuts} cuts, {programs} programs of translation pages");
+    assert!(programs > 1000);
 }
 
 /// The campaign, which draws few of many cuts, does not notice the absence of this guard.

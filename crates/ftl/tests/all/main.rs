@@ -29,6 +29,7 @@ mod lost_heads;
 mod many_aborted;
 mod many_owners;
 mod many_superblocks;
+mod mapping_cache;
 mod moved_contents;
 mod nlog_heads;
 mod no_page_left;

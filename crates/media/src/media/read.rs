@@ -227,11 +227,21 @@ impl Media {
 
     /// Records a read of metadata, which soft decoding corrects at worst.
     fn charge_read(&mut self, ppn: Ppn, purpose: Purpose) {
+        self.charge_metadata(OpKind::Read, ppn, purpose);
+    }
+
+    /// Records a read of a page of the mapping table, whose content the firmware has: the later operations of the
+    /// command wait for it.
+    pub fn charge_table_read(&mut self, ppn: Ppn, purpose: Purpose) {
+        self.charge_metadata(OpKind::ReadTable, ppn, purpose);
+    }
+
+    fn charge_metadata(&mut self, kind: OpKind, ppn: Ppn, purpose: Purpose) {
         let outcome = match self.outcome(ppn) {
             ReadOutcome::Failed => ReadOutcome::Soft,
             corrected => corrected,
         };
-        self.push_read(ppn, purpose, outcome);
+        self.push_read(kind, ppn, purpose, outcome);
     }
 
     /// Records a read of a page whose bit errors may be too many.
@@ -244,7 +254,7 @@ impl Media {
         if self.faulty {
             return self.charge_faulty_read(ppn, purpose);
         }
-        self.push_read(ppn, purpose, ReadOutcome::Retries(0));
+        self.push_read(OpKind::Read, ppn, purpose, ReadOutcome::Retries(0));
         Ok(())
     }
 
@@ -256,7 +266,7 @@ impl Media {
             return Ok(());
         }
         let outcome = self.outcome(ppn);
-        self.push_read(ppn, purpose, outcome);
+        self.push_read(OpKind::Read, ppn, purpose, outcome);
         match outcome {
             ReadOutcome::Failed => Err(MediaError::Uncorrectable),
             ReadOutcome::Retries(_) | ReadOutcome::Soft => Ok(()),
@@ -271,9 +281,9 @@ impl Media {
     }
 
     #[inline(always)]
-    fn push_read(&mut self, ppn: Ppn, purpose: Purpose, outcome: ReadOutcome) {
+    fn push_read(&mut self, kind: OpKind, ppn: Ppn, purpose: Purpose, outcome: ReadOutcome) {
         self.counts.reads += 1;
-        let mut op = Op::new(OpKind::Read, purpose, After::NOTHING);
+        let mut op = Op::new(kind, purpose, After::NOTHING);
         let geometry = &self.nand.geometry;
         op.die = geometry.die_of(
             geometry.superblock(ppn),

@@ -145,7 +145,7 @@ struct TableBytes {
 
 impl TableBytes {
     fn of(config: &Config, geometry: &Geometry) -> Self {
-        let lpns = u64::from(config.lpns) + u64::from(config.chunks());
+        let lpns = u64::from(config.lpns) + u64::from(config.internal_lpns());
         Self {
             l2p: lpns * L2P_BYTES,
             p2l: nvram_words(config, geometry) as u64 * 8,
