@@ -51,6 +51,7 @@ marks! {
     demoted_degree_full, demoted_unhinted,
     fs_recorded, fs_files_full, fs_blocks_full, fs_resets,
     merges_switch, merges_partial, merges_full, merge_programs, merge_pads, merge_unshared,
+    table_programs, cache_misses,
     }
     campaign {
     /// Commands that main lines and forks submitted.

@@ -9,6 +9,7 @@
 //!   tail take a larger share of a small one;
 //! - files and pages of the file map: in proportion, rounded down, at least 64;
 //! - limits of reads and writes before a refresh: in proportion, rounded down, at least 1;
+//! - the mapping cache: in proportion to the logical pages, rounded down, at least 4 KiB;
 //! - remapping metadata and slots for deallocations: in proportion, rounded down, the slots at
 //!   least 64;
 //! - segments: unchanged as long as a superblock's share of the NVRAM is at least 16 of them; below
@@ -27,6 +28,7 @@ use remap_ssd_ftl::Config;
 const DEALLOC_SLOTS_MIN: u32 = 64;
 const FS_PLACES_MIN: u32 = 64;
 const SEGMENT_BYTES_MIN: u32 = 256;
+const CACHE_BYTES_MIN: u64 = 4096;
 const SEGMENTS_PER_SUPERBLOCK: u64 = 16;
 
 impl DeviceConfig {
@@ -90,6 +92,8 @@ impl DeviceConfig {
         firmware.refresh_reads = reads.max(firmware.refresh_reads.min(1));
         let writes = used.of(firmware.refresh_writes);
         firmware.refresh_writes = writes.max(firmware.refresh_writes.min(1));
+        let bytes = data.of(firmware.mapping_cache_bytes);
+        firmware.mapping_cache_bytes = bytes.max(CACHE_BYTES_MIN.min(firmware.mapping_cache_bytes));
         let writes = used.of(self.errors.writes_per_day);
         self.errors.writes_per_day = writes.max(self.errors.writes_per_day.min(1));
 

@@ -29,6 +29,7 @@ const SILENT: [&str; 14] = [
     "firmware.die_by_lpn",
     "firmware.refresh_reads",
     "firmware.refresh_writes",
+    "firmware.mapping_cache_bytes",
 ];
 
 /// Keys whose default is the value of another key, that of programs.

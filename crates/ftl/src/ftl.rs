@@ -175,7 +175,11 @@ impl Ftl {
     /// Counters since power-on.
     pub fn stats(&self) -> Stats {
         let blocks = &self.core.blocks;
+        let cache = self.core.tables.map.cache.as_ref();
+        let (cache_hits, cache_misses) = cache.map_or((0, 0), |cache| (cache.hits, cache.misses));
         Stats {
+            cache_hits,
+            cache_misses,
             dedup_missed: self.dedup.as_ref().map_or(0, Dedup::missed),
             meta_programs: self.core.stats.meta_programs + blocks.meta_programs,
             blocks_retired: blocks.blocks_retired,

@@ -45,4 +45,3 @@ pub use verbs::command;
 pub use verbs::glimpse::{Glimpse, UsablePages};
 pub use verbs::relearn::UnknownPage;
 pub use verbs::remap::Remap;
-pub use verbs::table::MappingCacheUse;

@@ -158,6 +158,10 @@ counters! {
     table_programs,
     /// Reads of translation pages.
     table_reads,
+    /// Lookups and changes of entries of the mapping table that were in the mapping cache.
+    cache_hits,
+    /// Those of entries that were not.
+    cache_misses,
     /// Superblocks emptied and erased by garbage collection.
     gc_runs,
     /// Of those, for wear levelling.

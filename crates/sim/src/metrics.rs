@@ -359,6 +359,12 @@ fn mapping_cost(device: &Device, stats: &Stats) -> MappingCost {
         merge_pages: stats.merge_programs,
         merge_pads: stats.merge_pads,
         unshared: stats.merge_unshared,
+        cache_bytes: firmware.mapping_cache_bytes,
+        cache_peak_bytes: device.ftl().mapping_cache_peak_bytes(),
+        cache_hits: stats.cache_hits,
+        cache_misses: stats.cache_misses,
+        table_reads: stats.table_reads,
+        table_pages: stats.table_programs,
     }
 }
 

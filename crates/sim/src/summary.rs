@@ -255,6 +255,24 @@ pub struct MappingCost {
     pub merge_pads: u64,
     /// Shared flash pages split when their block was put in order.
     pub unshared: u64,
+    /// Capacity of the mapping cache in bytes; 0 if the whole table is in DRAM.
+    #[serde(default)]
+    pub cache_bytes: u64,
+    /// Most bytes that the cache has had: commands and collection may exceed its capacity for a moment.
+    #[serde(default)]
+    pub cache_peak_bytes: u64,
+    /// Lookups and changes of entries that were cached.
+    #[serde(default)]
+    pub cache_hits: u64,
+    /// Those of entries that were not.
+    #[serde(default)]
+    pub cache_misses: u64,
+    /// Reads of translation pages, also those of pages that are programmed again.
+    #[serde(default)]
+    pub table_reads: u64,
+    /// Translation pages programmed, part of `metadata_pages`; collection's moves of them are part of `gc_pages`.
+    #[serde(default)]
+    pub table_pages: u64,
 }
 
 /// Requests by outcome. Their sum equals the requests submitted, or the run fails.

@@ -10,6 +10,7 @@ mod fingerprints;
 mod folder;
 #[path = "../kit/mod.rs"]
 mod kit;
+mod mapping_cache;
 mod memory;
 mod timing;
 mod timing_waits;

@@ -23,17 +23,6 @@ use crate::superblock::{AllocatedPage, Stream};
 use remap_ssd_media::{Lpn, Purpose, StoredPage};
 use std::sync::Arc;
 
-/// Use of the mapping cache since power-on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MappingCacheUse {
-    /// Lookups and changes of entries that were cached.
-    pub hits: u64,
-    /// Those of entries that were not.
-    pub misses: u64,
-    /// Largest size in bytes: commands and collection may exceed the capacity until the next command.
-    pub peak_bytes: u64,
-}
-
 impl Core {
     /// The LPNs of a translation page's entries.
     fn entries_of(&self, page: u32) -> impl Iterator<Item = Lpn> + use<> {
@@ -85,7 +74,12 @@ impl Core {
     #[inline]
     pub(crate) fn read_missed(&mut self, purpose: Purpose) {
         let cache = self.tables.map.cache.as_mut();
-        if let Some(pages) = cache.and_then(|cache| cache.take_missed()) {
+        if let Some(mut pages) = cache.and_then(|cache| cache.take_missed()) {
+            // Collection knows all owners of a stretch of pages before it moves them.
+            if purpose == Purpose::Gc {
+                pages.sort_unstable();
+                pages.dedup();
+            }
             for page in pages {
                 self.read_translation_page(page, purpose);
             }
@@ -136,14 +130,11 @@ impl Ftl {
         core.tables.map.cache = Some(Box::new(cache));
     }
 
-    /// Use of the mapping cache; `None` if the whole table is in DRAM.
-    pub fn mapping_cache(&self) -> Option<MappingCacheUse> {
-        let cache = self.core.tables.map.cache.as_ref()?;
-        Some(MappingCacheUse {
-            hits: cache.hits,
-            misses: cache.misses,
-            peak_bytes: cache.peak_bytes(),
-        })
+    /// Largest size of the mapping cache since power-on, in bytes: commands and collection may exceed its capacity
+    /// until the next command. 0 if the whole table is in DRAM.
+    pub fn mapping_cache_peak_bytes(&self) -> u64 {
+        let cache = self.core.tables.map.cache.as_ref();
+        cache.map_or(0, |cache| cache.peak_bytes())
     }
 
     /// Lets entries leave the mapping cache until its capacity is met. Called where pages may be reclaimed.

@@ -19,6 +19,7 @@ mod fast21_fig6_slice;
 mod fast21_fig7;
 mod fast21_fig8;
 mod fast21_fig9;
+mod mapping_cache;
 mod ours;
 mod pebble_bam;
 mod pebble_f2fs;
@@ -83,6 +84,7 @@ const ALL: &[(&str, Analysis)] = &[
     ("closed-forms", closed_forms::prepare),
     ("die-order", |_| Box::new(die_order::analyse)),
     ("real-flash", |_| Box::new(real_flash::analyse)),
+    ("mapping-cache", |_| Box::new(mapping_cache::analyse)),
     ("agreement", |_| Box::new(agreement::analyse)),
 ];
 

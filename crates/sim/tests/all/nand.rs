@@ -212,6 +212,26 @@ fn reads_refresh_the_same_superblocks_under_both_engines() {
     }
 }
 
+/// Few entries of the mapping table are in DRAM: misses, evictions and collections of translation pages are the same ones
+/// under both engines, and on two threads.
+#[test]
+fn a_mapping_cache_does_the_same_under_both_engines() {
+    for scheme in [SchemeKind::None, SchemeKind::RemapSsd, SchemeKind::Opt] {
+        let counted = ["published", "nand"].map(|engine| {
+            let mut config = config(scheme, true, engine);
+            config.firmware.mapping_cache_bytes = 4096;
+            are_the_same(&config, "randrw:50", 20_000, 16);
+            let run = measured(&config, "randrw:50", &options(20_000, 16, 1)).0;
+            (run.mapping, run.metadata_pages, run.flash_pages)
+        });
+        assert_eq!(counted[0], counted[1], "{scheme}");
+        let (mapping, metadata, flash) = &counted[0];
+        assert!(mapping.cache_misses > 10_000 && mapping.table_reads > 5_000);
+        assert!(mapping.table_pages > 1_000 && *metadata >= mapping.table_pages);
+        assert!(flash > metadata && mapping.cache_peak_bytes >= mapping.cache_bytes);
+    }
+}
+
 /// Without protection commands fill word lines up, under every scheme that permits it; no wait goes round in a circle.
 #[test]
 fn unprotected_word_lines_are_filled_up_and_end() {

@@ -93,3 +93,26 @@ pub(super) fn mapping(run: &RunSummary) -> Section {
         ],
     }
 }
+
+/// Use of the mapping cache, if there is one.
+pub(super) fn mapping_cache(run: &RunSummary) -> Option<Section> {
+    let cost = &run.mapping;
+    (cost.cache_bytes > 0).then(|| Section {
+        title: "Mapping cache",
+        rows: vec![
+            ("capacity", bytes(cost.cache_bytes)),
+            ("most bytes at a time", bytes(cost.cache_peak_bytes)),
+            ("entries cached", hits(cost.cache_hits, cost.cache_misses)),
+            ("translation pages read", exact(cost.table_reads)),
+            ("translation pages programmed", exact(cost.table_pages)),
+        ],
+    })
+}
+
+/// Entries that were cached when they were needed, with their share.
+fn hits(hits: u64, misses: u64) -> String {
+    match hits + misses {
+        0 => MISSING.to_owned(),
+        all => format!("{} ({})", exact(hits), percent(hits as f64 / all as f64)),
+    }
+}
