@@ -3,6 +3,7 @@
 //! Invariants: a superblock is listed at most once until it is erased; a free one has no counted reads. Absent:
 //! when a listed superblock is refreshed (`refresh`).
 
+use super::room::Room;
 use crate::config::Config;
 use remap_ssd_media::{Geometry, Ppn, SbId};
 use std::collections::VecDeque;
@@ -25,6 +26,8 @@ pub(crate) struct Refresh {
     pub(super) rest: u32,
     /// The last job was a refresh, so that the next one collects garbage if space is short.
     pub(super) was_last: bool,
+    /// Collections of garbage for a refresh that waits for room.
+    pub(super) room: Room,
 }
 
 impl Refresh {
@@ -48,6 +51,7 @@ impl Refresh {
             },
             rest: 0,
             was_last: false,
+            room: Room::default(),
         };
         config.refreshes().then(|| Box::new(refresh))
     }

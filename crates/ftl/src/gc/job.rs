@@ -20,6 +20,8 @@ pub(crate) struct GcJob {
     pub(crate) sb: SbId,
     /// The victim is refreshed, with or without garbage.
     pub(crate) refreshes: bool,
+    /// The victim is collected for a refresh that waits for room.
+    pub(crate) makes_room: bool,
     /// Hybrid mapping: the victim's blocks have been put in order elsewhere.
     pub(crate) merged: bool,
     /// Next page offset to process.

@@ -18,3 +18,4 @@ pub(crate) mod job;
 mod pace;
 mod refresh;
 mod relocate;
+mod room;

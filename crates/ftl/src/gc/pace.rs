@@ -2,7 +2,7 @@
 //! in idle time.
 //!
 //! Invariant: a job gains space (its victim has garbage, and its references' entries fit into the
-//! reserve), or is a refresh for which there is room. Absent: the choices (`policy`, `refresh`), and
+//! reserve), or is a refresh for which there is room. Absent: the choices (`policy`, `refresh`, `room`), and
 //! how pages move (`relocate`).
 
 use super::job::{GcJob, STRETCH};
@@ -26,7 +26,7 @@ const LOOKS: u32 = 64;
 impl Ftl {
     /// Superblocks that may be collected and have at least a fraction `share` of garbage. Those
     /// with less garbage than `least`, which may rise during the iteration, may be skipped.
-    fn candidates<'a>(
+    pub(super) fn candidates<'a>(
         &'a self,
         share: f64,
         least: &'a Cell<u32>,
@@ -228,6 +228,7 @@ impl Ftl {
         let job = GcJob {
             sb,
             refreshes: false,
+            makes_room: false,
             merged: false,
             next: 0,
             seen: 0,
@@ -262,9 +263,29 @@ impl Ftl {
         // A stretch is due each time the host has programmed `pages of the stretch * gain / pages of
         // a superblock` pages. So the job's last stretch comes when the host has used the job's gain.
         // Multiplied out, since the quotient is rarely an integer; the rest is the next job's.
+        let (next, gain) = (job.next, job.gain);
         self.gc.credit += self.credit_of_a_page();
-        let pages = STRETCH.min(self.core.geometry.pages_per_superblock() - job.next);
-        let price = u64::from(pages) * u64::from(job.gain);
+        self.work_off(next, gain)
+    }
+
+    /// Called after a page has been read, while a job runs for which a refresh waits.
+    pub(super) fn pace_read(&mut self) -> Result<(), Refusal> {
+        match &self.gc.job {
+            // A read takes no space: it moves one page, not as many as gain one.
+            Some(job) if job.makes_room && !self.core.config.gc_at_once => {
+                let (next, gain) = (job.next, job.gain);
+                self.gc.credit += u64::from(gain);
+                self.work_off(next, gain)
+            }
+            _ => self.pace(),
+        }
+    }
+
+    /// Does a stretch of the current job, which is at page `next` of its victim, if the credit pays for it.
+    #[inline]
+    fn work_off(&mut self, next: u32, gain: u32) -> Result<(), Refusal> {
+        let pages = STRETCH.min(self.core.geometry.pages_per_superblock() - next);
+        let price = u64::from(pages) * u64::from(gain);
         if self.gc.credit >= price {
             // At most one more stretch: the rest of a victim with little to gain is no debt.
             self.gc.credit = (self.gc.credit - price).min(price);
@@ -289,14 +310,14 @@ impl Ftl {
     #[cold]
     pub(super) fn begin_pace(&mut self, is_short: bool) -> Result<(), Refusal> {
         if !self.begin_refresh() {
-            if !is_short {
-                return Ok(());
-            }
-            if !self.begin_job(false) {
+            let begins = is_short && self.begin_job(false);
+            if is_short && !begins {
                 // Only overwriting makes a superblock worth collecting; a search for every page
                 // would be the slowest part of a write.
                 self.gc.look_again = self.core.clock.now()
                     + u64::from(self.core.geometry.pages_per_superblock() / LOOKS);
+            }
+            if !begins && !self.begin_room() {
                 return Ok(());
             }
         }
@@ -351,11 +372,13 @@ impl Ftl {
         self.step_job().is_ok()
     }
 
-    /// Starts a job ahead of need: a refresh if it has its turn, else a collection if space is short.
+    /// Starts a job ahead of need: a refresh if it has its turn, else a collection if space is short or a refresh
+    /// lacks room.
     fn begin_idle_job(&mut self) -> bool {
         let is_short = self.core.blocks.free() <= self.gc_start;
-        self.look_for_refreshes_now();
-        self.begin_refresh() || (is_short && (self.begin_job(false) || self.begin_refresh()))
+        self.begin_idle_refresh()
+            || (is_short && (self.begin_job(false) || self.begin_idle_refresh()))
+            || self.begin_room()
     }
 
     /// Moves one stretch of the victim, and erases the victim after the last.

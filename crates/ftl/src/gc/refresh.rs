@@ -31,6 +31,9 @@ const ATTEMPTS: u32 = 64;
 /// Whether a listed superblock can be refreshed.
 enum Standing {
     Now,
+    /// It lacks free superblocks: at least one.
+    Lacks(u32),
+    /// It is open.
     Later,
     Never,
 }
@@ -70,10 +73,10 @@ impl Ftl {
         if self.paused || !self.wants_turn() || self.may_change().is_err() {
             return Ok(Some(ppn));
         }
-        // Reads begin no collection of garbage, but finish one for which a refresh waits. A refusal
-        // concerns the next change, which meets it again.
+        // Reads begin a collection of garbage only if a refresh lacks room, and go on with one for which a
+        // refresh waits. A refusal concerns the next change, which meets it again.
         let _ = if self.gc.job.is_some() {
-            self.pace()
+            self.pace_read()
         } else {
             self.begin_pace(false)
         };
@@ -100,6 +103,7 @@ impl Ftl {
         let Some(refresh) = &mut self.gc.refresh else {
             return false;
         };
+        refresh.room.lacking = 0;
         if std::mem::take(&mut refresh.was_last) && is_short {
             return false;
         }
@@ -114,6 +118,7 @@ impl Ftl {
         };
         let capacity = self.core.blocks.get(sb).capacity;
         self.begin_job_on(sb, capacity.max(1));
+        self.room_was_found();
         if let (Some(job), Some(refresh)) = (&mut self.gc.job, &mut self.gc.refresh) {
             job.refreshes = true;
             refresh.was_last = true;
@@ -122,8 +127,9 @@ impl Ftl {
     }
 
     /// In idle time an attempt costs nothing that anyone waits for.
-    pub(super) fn look_for_refreshes_now(&mut self) {
+    pub(super) fn begin_idle_refresh(&mut self) -> bool {
         self.set_rest(0);
+        self.begin_refresh()
     }
 
     fn set_rest(&mut self, turns: u32) {
@@ -138,19 +144,26 @@ impl Ftl {
         let copies = self
             .scheme
             .references_without_room(&self.core.tables, &self.core.blocks);
-        let mut found = None;
+        let (mut found, mut lacking) = (None, u32::MAX);
         refresh.due.retain(|sb| {
             if found.is_some() {
                 return true;
             }
             match self.standing(*sb, copies.as_ref()) {
                 Standing::Now => found = Some(*sb),
+                Standing::Lacks(superblocks) => {
+                    lacking = lacking.min(superblocks);
+                    return true;
+                }
                 Standing::Later => return true,
                 Standing::Never => {}
             }
             false
         });
         drop(copies);
+        if found.is_none() && lacking < u32::MAX {
+            refresh.room.lacking = lacking;
+        }
         self.gc.refresh = Some(refresh);
         found
     }
@@ -179,11 +192,12 @@ impl Ftl {
         };
         let needed = u64::from(moved + copies.map_or(0, |of| of(id)) + self.gc.pads_most);
         let spare = blocks.free().saturating_sub(self.reserve) as usize;
-        if blocks.free_pages(spare, needed) >= needed {
-            Standing::Now
-        } else {
-            Standing::Later
+        let lacking = needed.saturating_sub(blocks.free_pages(spare, needed));
+        if lacking == 0 {
+            return Standing::Now;
         }
+        let below = self.reserve.saturating_sub(blocks.free());
+        Standing::Lacks(below + lacking.div_ceil(self.data_pages().into()) as u32)
     }
 
     /// Lists the superblocks that have reached the age limit, if it is time to look.

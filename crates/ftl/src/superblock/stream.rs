@@ -152,6 +152,16 @@ impl Superblocks {
         self.open[stream as usize].as_ref()
     }
 
+    /// Pages that the open superblocks of a stream may still take.
+    pub(crate) fn open_pages(&self, stream: Stream) -> u64 {
+        let waiting = self.waiting[stream as usize].iter().flatten();
+        self.open(stream)
+            .into_iter()
+            .chain(waiting)
+            .map(|open| u64::from(open.end.saturating_sub(open.next)))
+            .sum()
+    }
+
     /// Resumes filling a superblock that recovery found open.
     pub(crate) fn resume(&mut self, stream: Stream, open: OpenSuperblock) {
         assert!(!self.is_open_beside(stream, open.sb));

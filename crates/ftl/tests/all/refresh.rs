@@ -7,7 +7,7 @@ use crate::kit::{
 use remap_ssd_ftl::{
     Config, Ftl, GcPolicy, Granularity, Lpn, Refusal, Remap, SchemeKind, SuperblockState,
 };
-use remap_ssd_media::{OpKind, SbId, WordLine};
+use remap_ssd_media::{Geometry, OpKind, SbId, WordLine};
 
 /// Pages of a superblock of `small_geometry`, and those that hold data.
 const PAGES: u64 = 64;
@@ -134,7 +134,7 @@ fn all_owners_follow_and_survive_power() {
 }
 
 /// Writes, remaps, trims and reads at random, on a nearly full device; returns it.
-fn worked(config: &Config, geometry: remap_ssd_media::Geometry) -> Ftl {
+fn worked(config: &Config, geometry: Geometry) -> Ftl {
     let config = &fullest(&geometry, config);
     let mut ftl = device(geometry, config);
     let lpns = config.lpns;
@@ -337,4 +337,120 @@ fn an_age_that_refreshes_alone_would_reach_is_refused() {
         .expect_err("too small")
         .to_string();
     assert!(refused.contains("refresh_writes"), "{refused}");
+}
+
+/// A refresh at `READS` reads of a block; collection begins late, and only where nearly everything is garbage.
+fn tight(config: Config) -> Config {
+    Config {
+        refresh_reads: READS,
+        gc_garbage: 0.9,
+        gc_free: 0.0,
+        wear_gap: 0,
+        ..config
+    }
+}
+
+const READS: u32 = 500;
+
+/// A full device with some garbage in each superblock but the first, and hardly more superblocks free than the reserve has.
+fn full(geometry: Geometry, config: &Config) -> Ftl {
+    let mut random = Random(3);
+    let config = fullest(&geometry, config);
+    let (lpns, mut ftl) = (config.lpns, device(geometry, &config));
+    (0..lpns).for_each(|lpn| put(&mut ftl, lpn, u64::from(lpn) + 1));
+    for step in 0..4 * lpns {
+        let lpn = DATA as u32 + random.below(u64::from(lpns) - DATA) as u32;
+        put(&mut ftl, lpn, 10_000 + u64::from(step));
+        ftl.media_mut().ops.clear();
+    }
+    assert_eq!(ftl.stats().refresh_runs, 0);
+    ftl
+}
+
+/// Without garbage, a superblock needs room beyond the reserve, which a full device has only once garbage has
+/// been collected. Reads alone do that, and move at most as many pages as the host reads, and a stretch.
+#[test]
+fn on_a_full_device_reads_make_the_room_that_a_refresh_lacks() {
+    for (geometry, config) in [
+        (small_geometry(), tight(small_config(SchemeKind::None))),
+        (small_geometry(), tight(small_config(SchemeKind::RemapSsd))),
+    ] {
+        let mut ftl = full(geometry, &config);
+        let (place, before) = (ftl.place(Lpn(0)), ftl.stats());
+        let contents = read_all(&mut ftl);
+        (0..40 * PAGES).for_each(|_| read(&mut ftl, 0));
+        assert_ne!(ftl.place(Lpn(0)), place, "{}", config.scheme);
+        let done = ftl.stats() - before;
+        assert!(done.refresh_runs > 0, "{}", config.scheme);
+        assert!(done.gc_runs > done.refresh_runs, "{}", config.scheme);
+        assert!(
+            done.gc_programs <= done.host_reads + PAGES,
+            "{} of {}",
+            done.gc_programs,
+            done.host_reads
+        );
+        ftl.check().expect("consistent");
+        assert_eq!(read_all(&mut ftl), contents);
+        let (mut ftl, _) = recovered(ftl);
+        assert_eq!(read_all(&mut ftl), contents, "after power-on");
+    }
+}
+
+/// Idle time does the same, and comes to an end: also where a block needs consecutive pages, so that not all garbage
+/// becomes room.
+#[test]
+fn on_a_full_device_idle_time_makes_the_room_that_a_refresh_lacks_and_ends() {
+    let hybrid = Config {
+        mapping: Granularity::Hybrid,
+        block_pages: 8,
+        ..tight(small_config(SchemeKind::RemapSsd))
+    };
+    for (geometry, config) in [
+        (small_geometry(), tight(small_config(SchemeKind::None))),
+        (small_geometry(), tight(small_config(SchemeKind::RemapSsd))),
+        (small_geometry(), hybrid),
+    ] {
+        let mut ftl = full(geometry, &config);
+        let (place, contents) = (ftl.place(Lpn(0)), read_all(&mut ftl));
+        (0..READS).for_each(|_| read(&mut ftl, 0));
+        let before = ftl.stats();
+        let steps = (0..10_000).take_while(|_| ftl.background()).count();
+        let done = ftl.stats() - before;
+        let name = format!("{} {:?}: {steps} steps", config.scheme, config.mapping);
+        assert!(steps < 10_000, "{name}");
+        assert!(
+            done.gc_programs <= 3 * u64::from(geometry.pages()),
+            "{name}"
+        );
+        if config.mapping == Granularity::Page {
+            assert_ne!(ftl.place(Lpn(0)), place, "{name}");
+        }
+        assert!(!ftl.background());
+        ftl.check().expect("consistent");
+        assert_eq!(read_all(&mut ftl), contents, "{name}");
+    }
+}
+
+/// The host's writes use what collection gains.
+#[test]
+fn writes_without_a_pause_do_not_keep_a_refresh_waiting() {
+    for gc_garbage in [0.9, 0.1] {
+        let config = Config {
+            gc_garbage,
+            ..tight(small_config(SchemeKind::None))
+        };
+        let mut ftl = full(small_geometry(), &config);
+        let (place, mut random) = (ftl.place(Lpn(0)), Random(5));
+        let lpns = u64::from(ftl.config().lpns);
+        (0..READS).for_each(|_| read(&mut ftl, 0));
+        let mut writes = 0;
+        while ftl.place(Lpn(0)) == place {
+            assert!(writes < lpns, "the refresh waits");
+            let lpn = DATA + random.below(lpns - DATA);
+            put(&mut ftl, lpn as u32, 50_000 + writes);
+            ftl.media_mut().ops.clear();
+            writes += 1;
+        }
+        ftl.check().expect("consistent");
+    }
 }
