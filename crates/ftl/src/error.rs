@@ -42,6 +42,21 @@ pub enum Refusal {
     AtomicUnsupported,
 }
 
+impl Refusal {
+    /// All reasons.
+    pub const ALL: [Self; 9] = [
+        Self::OutOfRange,
+        Self::MediaError,
+        Self::ReadOnly,
+        Self::NumbersUsedUp,
+        Self::DiskFailed,
+        Self::AtomicTooLarge,
+        Self::AtomicUnavailable,
+        Self::NoFileMap,
+        Self::AtomicUnsupported,
+    ];
+}
+
 /// Why a configuration is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]

@@ -24,11 +24,13 @@
 //! else they count as unchanged. Figures without intervals differ if their values do.
 //!
 //! Invariant: a condition on a figure that is missing in a result is an error, and never counts as
-//! met. Absent: running anything.
+//! met. Counts of failures are the exception: a run without failures may leave them out, so a missing one is 0.
+//! Absent: running anything.
 
 use crate::schema::{figure, long_name};
 use crate::{Error, FORMAT_VERSION};
-use remap_ssd_sim::interval::of_run;
+use remap_ssd_ftl::Refusal;
+use remap_ssd_sim::interval::{Interval, of_run};
 use serde_json::{Map, Value, json};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -369,10 +371,41 @@ fn labelled(result: &ResultFile) -> Result<Vec<(String, &Value)>, Error> {
     Ok(labelled)
 }
 
+/// The requests that the device refused, by the text of the reason.
+const REFUSED: &str = "requests.refused";
+
+/// The reason in the name of a count of refused requests.
+fn reason_of(name: &str) -> Option<&str> {
+    name.strip_prefix(REFUSED)?.strip_prefix('.')
+}
+
+/// The texts of all reasons.
+fn reasons() -> impl Iterator<Item = String> {
+    Refusal::ALL.iter().map(Refusal::to_string)
+}
+
+/// A figure of a run. Counts of failures are 0 if the run does not have them: it names only the reasons that
+/// occurred, and read errors only if flash had them.
+fn figure_of(run: &Value, name: &str) -> Option<Interval> {
+    let count = |value: f64| {
+        let half = f64::NAN;
+        Some(Interval { value, half })
+    };
+    if name == REFUSED {
+        let counts = run.pointer("/requests/refused")?.as_object()?.values();
+        return count(counts.filter_map(Value::as_f64).sum());
+    }
+    let is_failure = match reason_of(name) {
+        Some(reason) => reasons().any(|known| known == reason),
+        None => name.starts_with("read_errors.") && figure(name).is_ok(),
+    };
+    of_run(run, name).or_else(|| is_failure.then(|| count(0.0))?)
+}
+
 impl Both<'_> {
     /// The figure in both results, if both have it.
     fn figure(&self, name: &str) -> Option<Pair> {
-        let (a, b) = (of_run(self.a, name)?, of_run(self.b, name)?);
+        let (a, b) = (figure_of(self.a, name)?, figure_of(self.b, name)?);
         let is_known = a.half.is_finite() && b.half.is_finite();
         Some(Pair {
             a: a.value,
@@ -385,6 +418,13 @@ impl Both<'_> {
     fn limited(&self, condition: &Condition) -> Result<Pair, Error> {
         self.figure(&condition.figure).ok_or_else(|| {
             let name = &condition.figure;
+            if reason_of(name).is_some() {
+                let known: Vec<String> = reasons().collect();
+                return Error::usage(format_args!(
+                    "{condition}: no request is refused for this reason; there are: {}; {REFUSED} counts all",
+                    known.join(", ")
+                ));
+            }
             match figure(name) {
                 // Newer and older results have other figures.
                 Err(reason) if self.a.get(name).is_none() => {
@@ -452,6 +492,30 @@ mod tests {
         for wrong in ["wa", ">2", "wa>2%", "wa>", "wa>+x%"] {
             assert!(wrong.parse::<Condition>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_missing_count_of_failures_is_zero_and_any_other_figure_is_missing() {
+        let clean = json!({ "requests": { "refused": {} } });
+        let failed = json!({
+            "requests": { "refused": { "unrecovered read error": 3, "LBA out of range": 1 } },
+            "read_errors": { "lost": 2, "retries_per_read": 0.5 },
+        });
+        let value = |run: &Value, name: &str| figure_of(run, name).map(|found| found.value);
+        for (name, count) in [
+            ("requests.refused", 4.0),
+            ("requests.refused.unrecovered read error", 3.0),
+            ("read_errors.lost", 2.0),
+            ("read_errors.retries_per_read", 0.5),
+        ] {
+            assert_eq!(value(&failed, name), Some(count), "{name}");
+            assert_eq!(value(&clean, name), Some(0.0), "{name}");
+        }
+        for name in ["requests.refused.bad luck", "read_errors.los", "iops"] {
+            assert_eq!(value(&clean, name), None, "{name}");
+        }
+        // A result that does not count requests at all.
+        assert_eq!(value(&json!({}), "requests.refused"), None);
     }
 
     /// Half widths of 3 and 4 make 5: a change of 5 is noise, and one of 6 is not.

@@ -26,7 +26,8 @@ pub(crate) struct Args {
     /// Fail if this holds: FIGURE>+2% or FIGURE<-2% (change from A to B), FIGURE>+0.1 (change in
     /// the figure's own unit), FIGURE>2.5 (its value in B). Figures: wa, bw, iops, req, p50, p99,
     /// p999 (writes), read_p50, read_p99, tbw, or any number of a run by its name in the JSON, such
-    /// as latency_us.p99. May be repeated, or comma-separated.
+    /// as latency_us.p99. requests.refused counts all refused requests. Counts of refused requests and
+    /// of read errors are 0 in a run that has none. May be repeated, or comma-separated.
     #[arg(long, value_name = "CONDITION", value_delimiter = ',')]
     pub fail_if: Vec<Condition>,
     /// Print the differences as JSON.
@@ -38,7 +39,8 @@ const EXAMPLES: &str = "\
 Examples:
   remap-ssd compare diff a.json b.json
   remap-ssd compare diff a.json b.json --fail-if 'wa>+2%' --fail-if 'bw<-5%,p99>+10%'
-  remap-ssd compare diff a.json b.json --fail-if 'requests_per_s<10000' --json";
+  remap-ssd compare diff a.json b.json --fail-if 'requests_per_s<10000' --json
+  remap-ssd compare diff a.json b.json --fail-if 'requests.refused>0' --fail-if 'read_errors.lost>0'";
 
 /// Runs it.
 ///

@@ -339,6 +339,13 @@ fn two_results_are_compared_and_a_condition_that_holds_fails() {
     // A missing measurement never counts as a condition met.
     diff(&["--fail-if", "read_p99>+2%"]).fails(1, &["no figure `read_latency_us.p99`"]);
     diff(&["--fail-if", "wa>2%"]).fails(2, &["a change has a sign"]);
+
+    // A run without failures leaves their counts out: they are 0.
+    let counts = "requests.refused>0,requests.refused.LBA out of range>0,read_errors.lost>0";
+    diff(&["--fail-if", counts]).ok();
+    diff(&["--fail-if", "requests.refused<1"]).fails(1, &[]);
+    diff(&["--fail-if", "requests.refused.unread>0"])
+        .fails(2, &["there are: LBA out of range, unrecovered read error"]);
 }
 
 #[test]
