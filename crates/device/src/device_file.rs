@@ -68,10 +68,10 @@ impl DeviceConfig {
             return Err(listed(&wrong, line));
         }
 
-        let scale = match &scale {
-            None => 1.0,
-            Some(Value::String(text)) => parse_scale(text)?,
-            Some(factor) => factor.as_f64().unwrap_or(1.0),
+        let (scale, by) = match &scale {
+            None => (1.0, String::new()),
+            Some(Value::String(text)) => (parse_scale(text)?, text.clone()),
+            Some(factor) => (factor.as_f64().unwrap_or(1.0), factor.to_string()),
         };
         let mut merged = match preset.as_ref().and_then(Value::as_str) {
             Some(name) => Self::preset(name)?.to_value(),
@@ -81,7 +81,15 @@ impl DeviceConfig {
         keys::expand_mode(&mut given);
         merge(&mut merged, given);
         // Scaled after merging: values in the file refer to the whole device, like a preset's.
-        read(merged)?.scale(scale)
+        let whole = read(merged)?;
+        let is_possible = whole.check().is_ok();
+        whole.scale(scale).map_err(|error| {
+            if scale < 1.0 && is_possible && !error.0.starts_with("scale ") {
+                DeviceConfigError(format!("{error} (after scaling by {by})"))
+            } else {
+                error
+            }
+        })
     }
 }
 

@@ -137,7 +137,7 @@ static COMMON: &[DeviceKey] = &[
     key("preset", "", KeyKind::Choice(preset_names), "The ready-made device whose values are meant where the file says nothing. Without it, every key \
         outside `[firmware]`, `[controller]`, `[timing]`, `[energy]` and `[errors]` must be there, but for `host_ns` and `flash.flush_ns`.").flag("--preset"),
     key("scale", "", KeyKind::Factor, "Size of the device as a share of the one described, above 0 and at most 1, such as \"1/16\". Blocks become \
-        smaller; their number, the latencies and all shares stay.").flag("--scale"),
+        smaller, down to one word line; their number, the latencies and all shares stay.").flag("--scale"),
     key("name", "", KeyKind::Text, "What to call the device in results."),
     key("addressable", "", KeyKind::Number(NumberRange { least: 0.0, most: 1.0, above: true, below: false }), "Share of the logical pages that workloads \
         address."),
@@ -429,11 +429,6 @@ fn unknown(path: String) -> KeyProblem {
 impl DeviceKey {
     /// Its permitted values, to follow "must be".
     pub(crate) fn range(&self) -> String {
-        let unit = |text: String| match self.unit {
-            "" => text,
-            unit => format!("{text} {unit}"),
-        };
-
         match self.kind {
             KeyKind::Integer(1, LATENCY_MAX_NS) => {
                 format!("above 0 and at most {LATENCY_MAX_NS} ns (1000 seconds)")
@@ -452,7 +447,7 @@ impl DeviceKey {
                     least => format!("{whole}, at least {least}"),
                 }
             }
-            KeyKind::Integer(least, most) => unit(format!("{least} to {most}")),
+            KeyKind::Integer(least, most) => self.numbers(least, most),
             KeyKind::Number(NumberRange {
                 least,
                 most,
@@ -489,6 +484,29 @@ impl DeviceKey {
                 "above 0 and at most {LATENCY_MAX_NS} ns (1000 seconds), or a list of up to {} such times, none less than the one before",
                 CellTimes::BITS_MAX
             ),
+        }
+    }
+
+    /// A range of whole numbers, with the unit.
+    fn numbers(&self, least: u64, most: u64) -> String {
+        match self.unit {
+            "" => format!("{least} to {most}"),
+            unit => format!("{least} to {most} {unit}"),
+        }
+    }
+
+    /// Its permitted values, for a given one that is not. The range of a whole number that is out of it is given even
+    /// if it is that of the type, which `range` leaves out.
+    fn range_for(&self, value: &Value) -> String {
+        let is_whole = |value: &f64| value.fract() == 0.0;
+        match (self.kind, value.as_f64().filter(is_whole)) {
+            (KeyKind::Integer(_, LATENCY_MAX_NS), _) => self.range(),
+            (KeyKind::Integer(least, most), Some(value))
+                if value < least as f64 || value > most as f64 =>
+            {
+                self.numbers(least, most)
+            }
+            _ => self.range(),
         }
     }
 
@@ -553,7 +571,7 @@ impl DeviceKey {
                 value.as_str().map_or(value.to_string(), str::to_owned),
                 self.range()
             ),
-            (path, _, value) => format!("{path} = {value} must be {}", self.range()),
+            (path, _, value) => format!("{path} = {value} must be {}", self.range_for(value)),
         };
 
         Some(KeyProblem {

@@ -65,7 +65,7 @@ impl DeviceConfig {
         // With fewer data pages in addition to head and tail, a superblock is nearly all metadata.
         if small.pages_per_superblock() < self.firmware.metadata_pages(&small) + 3 {
             return Err(DeviceConfigError(format!(
-                "scale {factor} leaves superblocks of {} pages, too small for their metadata and data: use a larger one",
+                "scale {factor} leaves superblocks of {} pages, too small for their metadata and data: use a larger scale",
                 small.pages_per_superblock()
             )));
         }

@@ -78,6 +78,8 @@ fn planned(spec: &ComparisonSpec, follow: Follow, notes: &mut Vec<String>) -> Re
         None => {
             let (base, scale) = base(spec, &requests)?;
             notes.extend(settings_without_effect(spec, &base));
+            // A preset's own scale may be below it: the heading says which one is used.
+            notes.extend(spec.scale.and_then(|scale| raised_scale(scale, &base)));
             let starts = new_devices(spec, &base, &aging, scale, notes);
             (starts, Some(scale), Some(scale.max(scale_least(&base))))
         }
@@ -323,6 +325,18 @@ fn settings_without_effect(spec: &ComparisonSpec, config: &DeviceConfig) -> Vec<
         .collect()
 }
 
+/// A note if the given scale is below the least one.
+fn raised_scale(scale: f64, config: &DeviceConfig) -> Option<String> {
+    let least = scale_least(config);
+    (scale < least).then(|| {
+        format!(
+            "note: scale {} is below the least of this device, at which a block is one word line: {} is used",
+            fraction(scale),
+            fraction(least)
+        )
+    })
+}
+
 /// The scale at which a block is one word line.
 fn scale_least(config: &DeviceConfig) -> f64 {
     f64::from(config.geometry.stripe()) / f64::from(config.geometry.pages_per_block())
@@ -395,15 +409,17 @@ fn refused(
         }
     }
 
-    if scale < 1.0 && !config.check().is_err_and(|whole| whole == *error) {
+    let is_of_scaled = !config.check().is_err_and(|whole| whole == *error);
+    if scale < 1.0 && is_of_scaled && !text.starts_with("scale ") {
         text.push_str(&format!(
-            " (sizes are those of the device at --scale {}; a larger one may do)",
+            " (after scaling by {}: sizes are those of the scaled device; a larger --scale may do)",
             fraction(scale)
         ));
     }
 
     match &spec.config {
-        Some(path) => Error::about(path.display(), format_args!("scheme {scheme}: {text}")),
+        // A mistake in a description, as when the file alone is wrong.
+        Some(path) => Error::usage(format_args!("{}: scheme {scheme}: {text}", path.display())),
         None => Error::usage(format_args!("scheme {scheme}: {text}")),
     }
 }

@@ -126,7 +126,8 @@ options! {
         /// Size, as a share of that device: 1/8 or 0.125; 1 is all of it.
         ///
         /// Default: a preset gets about 600,000 flash pages (1/16 of fast21-32g), or fewer if a trace
-        /// is short; a device file stays as it is.
+        /// is short; a device file stays as it is. The least is one word line a block, a page unless cells have
+        /// several bits or dies several planes; a smaller one is raised, with a note.
         scale: Option<f64> = "FACTOR", numbers::scale;
 
         /// Any other setting of the device: --set firmware.gc_free=0.2.

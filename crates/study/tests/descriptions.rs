@@ -212,7 +212,7 @@ fn a_device_that_is_too_small_after_scaling_says_so() {
     let small = json!({ "geometry.superblock_dies": 2 });
     let said = refused(&small);
     assert!(
-        said.contains("2 word lines") && said.contains("--scale 1/64"),
+        said.contains("2 word lines") && said.contains("(after scaling by 1/64: "),
         "{said}"
     );
 
@@ -234,9 +234,36 @@ fn a_heading_has_the_scale_that_word_lines_permit() {
 }
 
 #[test]
+fn a_scale_below_the_least_is_raised_with_a_note_and_refusals_name_the_scale() {
+    let of =
+        |values: &Value| described(values).and_then(|spec| Comparison::new(spec, unfollowed()));
+    let notes = |scale: &str| {
+        let values = json!({ "preset": "fast21-32g", "scheme": ["none"], "scale": scale });
+        of(&values).unwrap().notes().join("\n")
+    };
+    assert_eq!(notes("1/256"), "");
+    let noted = notes("1/100000");
+    assert!(
+        noted.contains("scale 1/100000 is below the least") && noted.contains("1/1024 is used"),
+        "{noted}"
+    );
+
+    let many = json!({ "preset": "fast21-32g", "scheme": ["none"], "scale": "1/256", "firmware.gc_free": 0.1, "firmware.lpns": 9_000_000 });
+    let Err(error) = of(&many) else {
+        panic!("it runs");
+    };
+    assert!(
+        error.to_string().contains("after scaling by 1/256"),
+        "{error}"
+    );
+}
+
+#[test]
 fn settings_without_effect_are_noted_and_run() {
     let notes = |values: &Value| {
-        let comparison = Comparison::new(of_word_lines(values), unfollowed()).unwrap();
+        let mut values = values.clone();
+        values["scale"] = "1/8".into();
+        let comparison = Comparison::new(of_word_lines(&values), unfollowed()).unwrap();
         comparison.notes().join("\n")
     };
     assert_eq!(notes(&json!({})), "");

@@ -528,6 +528,21 @@ fn a_bad_device_file_is_named_with_the_reason() {
     }
     run_in(directory.path(), &["compare", "--config", "none.toml"])
         .fails_in_one_line(1, &["none.toml", "No such file"]);
+
+    // Each value is possible, but not the device that file and options describe together.
+    let text = "preset = \"fast21-32g\"\nscale = \"1/256\"\n";
+    std::fs::write(directory.path().join("good.toml"), text).unwrap();
+    for option in ["--set=firmware.lpns=99_000_000", "--log-size=64"] {
+        let args = [
+            "compare",
+            "--config",
+            "good.toml",
+            "--scheme",
+            "remap-ssd",
+            option,
+        ];
+        run_in(directory.path(), &args).fails(2, &["good.toml: scheme remap-ssd: "]);
+    }
 }
 
 #[test]

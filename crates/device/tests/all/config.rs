@@ -180,6 +180,17 @@ fn what_a_file_gets_wrong_is_said_in_one_sentence() {
         "must be above 0",
     );
     refused("preset = \"fast21-32g\"\n[flash]\nread_ns = -1", "-1");
+    for (value, must) in [
+        ("4294967296", "4294967296 must be 0 to 4294967295 reads"),
+        ("-1", "-1 must be 0 to 4294967295 reads"),
+        ("\"often\"", "must be a whole number of reads"),
+        ("7.5", "7.5 must be a whole number of reads"),
+    ] {
+        refused(
+            &format!("preset = \"fast21-32g\"\n[firmware]\nrefresh_reads = {value}"),
+            must,
+        );
+    }
 
     refused(
         "preset = \"fast21-32g\"\n[flash]\nread_ns = 0",
@@ -195,6 +206,10 @@ fn what_a_file_gets_wrong_is_said_in_one_sentence() {
     );
 
     refused("preset = \"fast21-32g\"\nscale = \"1/0\"", "scale 1/0");
+    refused(
+        "preset = \"fast21-32g\"\nscale = \"1/256\"\n[firmware]\nlpns = 8_600_000\ngc_free = 0.1",
+        "(after scaling by 1/256)",
+    );
     refused(
         "preset = \"fast21-32g\"\nscale = 1e-6\n[geometry]\ndies = 2\nchannels = 1",
         "dies x pages_per_block",
