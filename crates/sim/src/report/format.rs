@@ -66,13 +66,24 @@ pub fn number(value: f64) -> String {
     }
 }
 
+/// Half widths from this many times the value on say no more than that nothing is known.
+const UNKNOWN_TIMES: f64 = 10.0;
+
+/// Returns true if the half width of a value's confidence interval is so large that nothing is known about the value.
+pub(crate) fn is_unknown(value: f64, half: f64) -> bool {
+    value != 0.0 && half.is_finite() && half >= UNKNOWN_TIMES * value.abs()
+}
+
 /// A measured value and half the width of its confidence interval, `4.81 ±0.02`; the half is rounded
-/// up to the digits of the value, and left out if it is unknown.
+/// up to the digits of the value, and left out if it is unknown. If it is ten times the value or more, `4.81 ±>1000 %`.
 pub fn interval(value: f64, half: f64) -> String {
     let text = number(value);
     // Of tiny values, which are shown with an exponent, the half says nothing more.
     if !value.is_finite() || !half.is_finite() || text.contains('e') {
         return text;
+    }
+    if is_unknown(value, half) {
+        return format!("{text} ±>{:.0} %", 100.0 * UNKNOWN_TIMES);
     }
     let decimals = text.split_once('.').map_or(0, |(_, digits)| digits.len());
     let unit = 10f64.powi(decimals as i32);

@@ -6,7 +6,7 @@
 
 use super::compare::{BASELINE, IDEAL, attempted, baseline, labels};
 use crate::interval::Interval;
-use crate::report::format::exact;
+use crate::report::format::{exact, is_unknown};
 use crate::summary::RunSummary;
 
 /// Sentences about the runs, the most important first.
@@ -49,7 +49,30 @@ pub fn remarks(runs: &[RunSummary]) -> Vec<String> {
             "Too short to tell whether the state was steady: {short}."
         ));
     }
+    let unknown = named(has_unknown);
+    if !unknown.is_empty() {
+        remarks.push(format!(
+            "±>1000 %: chance alone moves this figure by more than ten times its value, so that nothing is known about it. Measure more pages (--writes, --precision): {unknown}."
+        ));
+    }
     remarks
+}
+
+/// Returns true if the interval of a figure says nothing.
+fn has_unknown(run: &RunSummary) -> bool {
+    let ci95 = &run.ci95;
+    let latencies = [
+        (&run.latency_us, &ci95.latency_us),
+        (&run.read_latency_us, &ci95.read_latency_us),
+    ];
+    let of_latencies = latencies.iter().any(|(found, half)| {
+        is_unknown(found.p50, half.p50)
+            || is_unknown(found.p99, half.p99)
+            || is_unknown(found.p999, half.p999)
+    });
+    of_latencies
+        || is_unknown(run.bandwidth_mib_s, ci95.bandwidth_mib_s)
+        || is_unknown(run.write_amplification, ci95.write_amplification)
 }
 
 /// A worn-out device has refused the request by which this was noticed.
@@ -123,6 +146,14 @@ mod tests {
     fn what_is_noise_or_not_steady_is_said() {
         let steady = [run("none", 20.0, 0.1, 0), run("nlog", 30.0, 0.5, 5)];
         assert_eq!(remarks(&steady), Vec::<String>::new());
+
+        let wide = [run("none", 20.0, 0.1, 0), run("nlog", 30.0, 300.0, 5)];
+        let said = remarks(&wide);
+        assert!(
+            said.iter()
+                .any(|said| said.starts_with("±>1000 %") && said.ends_with(": nlog.")),
+            "{said:?}"
+        );
 
         let unused = [run("none", 20.0, 0.1, 0), run("nlog", 20.4, 0.5, 0)];
         let said = remarks(&unused);

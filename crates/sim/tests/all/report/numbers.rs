@@ -47,6 +47,17 @@ fn numbers_read_well() {
         [0.0, 5e-8, 0.0183, 60.0].map(format::seconds),
         ["0 s", "50.0 ns", "18.3 ms", "60.0 s"]
     );
+    let shown = [
+        (4.81, 0.0123),
+        (4.81, 40.0),
+        (4.81, 2000.0),
+        (0.0, 3.0),
+        (4.81, f64::NAN),
+    ];
+    assert_eq!(
+        shown.map(|(value, half)| format::interval(value, half)),
+        ["4.81 ±0.02", "4.81 ±40.00", "4.81 ±>1000 %", "0 ±3", "4.81"]
+    );
     let value: Value = json!({"life": format::years(f64::INFINITY)});
     assert_eq!(value["life"], "no wear");
 }
