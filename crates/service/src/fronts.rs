@@ -108,6 +108,11 @@ impl Log for Lines {
         let host = host.map(tracing::field::display);
         tracing::info!(connection = number, host, %peer, "{text}");
     }
+    fn detail(&self, connection: &ConnectionLabel<'_>, text: &str) {
+        let ConnectionLabel { number, peer, host } = connection;
+        let host = host.map(tracing::field::display);
+        tracing::debug!(connection = number, host, %peer, "{text}");
+    }
     fn server(&self, text: &str) {
         tracing::warn!("{text}");
     }

@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 pub const TOKEN: &str = "correct-horse-battery";
@@ -17,6 +18,8 @@ pub struct Served {
     pub nvme: String,
     pub http: String,
     token: PathBuf,
+    /// Lines of the log since it serves.
+    log: Arc<Mutex<Vec<String>>>,
     _dir: tempfile::TempDir,
 }
 
@@ -109,12 +112,16 @@ fn start(args: &[&str], token: PathBuf, dir: tempfile::TempDir) -> Served {
         }
     }
     // The pipe must be drained.
-    std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
+    let log = Arc::<Mutex<Vec<String>>>::default();
+    let drained = log.clone();
+    let keep = move |line| drained.lock().expect("nothing fails here").push(line);
+    std::thread::spawn(move || lines.map_while(Result::ok).for_each(keep));
     Served {
         child,
         nvme: nvme.unwrap_or_else(|| panic!("it does not serve: {said}")),
         http: http.unwrap_or_else(|| panic!("it does not serve HTTP: {said}")),
         token,
+        log,
         _dir: dir,
     }
 }
@@ -160,6 +167,18 @@ impl Served {
             args,
         ]
         .concat())
+    }
+
+    /// Waits for a line of the log with these words; returns all lines since the start.
+    pub fn logged(&self, words: &str) -> Vec<String> {
+        for _ in 0..600 {
+            let lines = self.log.lock().expect("nothing fails here").clone();
+            if lines.iter().any(|line| line.contains(words)) {
+                return lines;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        panic!("no line of the log has `{words}`");
     }
 
     pub fn token(&self) -> Token {

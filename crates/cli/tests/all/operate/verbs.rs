@@ -231,6 +231,35 @@ fn statistics_count_from_their_reset_on_and_metrics_go_on() {
     served.stop();
 }
 
+#[test]
+fn a_verb_of_a_client_is_one_line_of_the_log_and_the_others_are_details() {
+    let served = serve(&["--memory", "32MiB"]);
+    let copy = || {
+        let range = ["--from", "0", "--to", "100", "--pages", "50"];
+        run(&[&["share", "copy", "--connect", &served.nvme], &range[..]].concat()).ok();
+    };
+    copy();
+    let lines = served.logged("queue 1 connected by");
+    assert_eq!(lines.len(), 1, "{lines:#?}");
+
+    served.ctl(&["log", "debug"]).ok();
+    copy();
+    let lines = served.logged("queue 1 of");
+    for words in [
+        "discovery 0 connected by",
+        "queue 0 connected by",
+        " ended after ",
+    ] {
+        assert!(lines.iter().any(|line| line.contains(words)), "{lines:#?}");
+    }
+    assert!(
+        lines
+            .iter()
+            .all(|line| line.contains("INFO") || line.contains("DEBUG"))
+    );
+    served.stop();
+}
+
 // A reset notes the counters, and a cut invalidates the notes. There must be no deadlock between
 // the two.
 #[test]

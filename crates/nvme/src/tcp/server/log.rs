@@ -37,8 +37,22 @@ impl Display for ConnectionLabel<'_> {
 pub trait Log: Send + Sync + 'static {
     /// One line about a connection.
     fn connection(&self, connection: &ConnectionLabel<'_>, text: &str);
+    /// One line about a step of every connection, such as its end by its host: for those who look for details. By
+    /// default it is like the others.
+    fn detail(&self, connection: &ConnectionLabel<'_>, text: &str) {
+        self.connection(connection, text);
+    }
     /// One line about the server itself.
     fn server(&self, text: &str);
+}
+
+/// An ordinary event of a connection.
+pub(super) struct Ordinary {
+    /// The kind of which the rate is limited.
+    pub kind: &'static str,
+    pub text: String,
+    /// A step that every connection has.
+    pub is_detail: bool,
 }
 
 /// A log with a rate limit per kind of line. Times are nanoseconds since the server's epoch.
@@ -63,32 +77,22 @@ impl RateLimitedLog {
         connection: &ConnectionLabel<'_>,
         text: &str,
     ) {
-        self.connection(now, kind, Pace::SELDOM, connection, text);
+        // The text is built only if the line is written: a flood must be cheap.
+        if let Some(left_out) = self.notices.admit(kind, Pace::SELDOM, now) {
+            self.log
+                .connection(connection, &format!("{text}{}", more(left_out)));
+        }
     }
 
     /// An ordinary event of a connection: hosts have many queues, so the rate is higher.
-    pub(super) fn ordinary(
-        &self,
-        now: u64,
-        kind: &'static str,
-        connection: &ConnectionLabel<'_>,
-        text: &str,
-    ) {
-        self.connection(now, kind, Pace::OFTEN, connection, text);
-    }
-
-    fn connection(
-        &self,
-        now: u64,
-        kind: &'static str,
-        pace: Pace,
-        connection: &ConnectionLabel<'_>,
-        text: &str,
-    ) {
-        // The text is built only if the line is written: a flood must be cheap.
-        if let Some(left_out) = self.notices.admit(kind, pace, now) {
-            self.log
-                .connection(connection, &format!("{text}{}", more(left_out)));
+    pub(super) fn ordinary(&self, now: u64, connection: &ConnectionLabel<'_>, event: &Ordinary) {
+        if let Some(left_out) = self.notices.admit(event.kind, Pace::OFTEN, now) {
+            let text = format!("{}{}", event.text, more(left_out));
+            if event.is_detail {
+                self.log.detail(connection, &text);
+            } else {
+                self.log.connection(connection, &text);
+            }
         }
     }
 

@@ -7,7 +7,7 @@
 //! meaning of PDUs (`target`).
 
 use super::deadlines::{Deadlines, TICK, Tick};
-use super::log::ConnectionLabel;
+use super::log::{ConnectionLabel, Ordinary};
 use super::wake::{self, Waker};
 use super::{FINISH_WITHIN, ServerState, socket};
 use crate::Escaped;
@@ -167,10 +167,15 @@ impl ServerState {
         }
         match (queue, result) {
             (Some(queue), result) => {
+                let is_by_host = result.is_ok();
                 let reason = result.unwrap_or_else(|error| format!("dropped: {error}"));
                 let seconds = lasted.as_secs_f64();
-                let text = format!("{queue} ended after {seconds:.1} s: {reason}");
-                self.log.ordinary(self.now(), "ended", &label, &text);
+                let event = Ordinary {
+                    kind: if is_by_host { "ended" } else { "dropped queue" },
+                    text: format!("{queue} ended after {seconds:.1} s: {reason}"),
+                    is_detail: is_by_host,
+                };
+                self.log.ordinary(self.now(), &label, &event);
             }
             // Without a queue any stranger can cause these lines, so their rate is lower.
             (None, Ok(reason)) => {
@@ -371,9 +376,18 @@ impl<'a> Session<'a> {
         let tls = self.connection.proven();
         let text = wording::connected(association, qid, tls, self.connection.proof());
         let label = label(self.connection, self.number, self.peer);
-        self.shared
-            .log
-            .ordinary(self.shared.now(), "connected", &label, &text);
+        // A host that uses the device has one line: that of its first queue for commands.
+        let is_detail = qid != 1;
+        let event = Ordinary {
+            kind: if is_detail {
+                "connected queue"
+            } else {
+                "connected"
+            },
+            text,
+            is_detail,
+        };
+        self.shared.log.ordinary(self.shared.now(), &label, &event);
 
         let roster = &self.shared.roster;
         self.seat = Some(roster.enter(self.number, self.peer, qid, association, now));
