@@ -171,68 +171,84 @@ impl DeviceConfig {
     /// Keys whose values have no effect beside those of other keys, and what they need. They are no errors, since a grid may set one
     /// and vary the other.
     pub fn keys_without_effect(&self) -> Vec<(&'static str, &'static str)> {
-        let Self {
-            timing, firmware, ..
-        } = self;
-
-        // Erases have the limits of programs unless they have their own.
-        let suspends_programs = timing.suspensions > 0;
-        let suspends_erases = timing.erase_suspensions.unwrap_or(timing.suspensions) > 0;
-        let is_suspended = suspends_programs || suspends_erases;
-        let erases_as_programs = timing.erase_suspend_ns.is_none() && suspends_erases;
-        let suspensions = "timing.suspensions or timing.erase_suspensions above 0";
-
-        // The key, whether it is set, whether it has an effect, and what it needs for one.
-        let keys = [
-            (
-                "timing.cache_busy_ns",
-                timing.cache_busy_ns > 0,
-                timing.cache_read || timing.cache_program,
-                "timing.cache_read or timing.cache_program",
-            ),
-            (
-                "timing.suspend_ns",
-                timing.suspend_ns > 0,
-                suspends_programs || erases_as_programs,
-                suspensions,
-            ),
-            (
-                "timing.resume_ns",
-                timing.resume_ns > 0,
-                is_suspended,
-                suspensions,
-            ),
-            (
-                "timing.suspend_least_ns",
-                timing.suspend_least_ns > 0,
-                is_suspended,
-                suspensions,
-            ),
-            (
-                "timing.resume_to_suspend_ns",
-                timing.resume_to_suspend_ns > 0,
-                is_suspended,
-                suspensions,
-            ),
-            (
-                "timing.erase_suspend_ns",
-                timing.erase_suspend_ns.is_some(),
-                suspends_erases,
-                suspensions,
-            ),
-            (
-                "firmware.die_by_lpn",
-                firmware.die_by_lpn,
-                self.geometry.groups() > 1,
-                "geometry.superblock_dies below the number of dies",
-            ),
-        ];
-
-        let idle = keys
-            .into_iter()
-            .filter(|(_, is_set, has_effect, _)| *is_set && !has_effect);
-        idle.map(|(key, _, _, needs)| (key, needs)).collect()
+        let idle = MAY_BE_IDLE
+            .iter()
+            .filter(|key| (key.is_set)(self) && !(key.has_effect)(self));
+        idle.map(|key| (key.path, key.needs)).collect()
     }
+}
+
+/// A key whose value may have no effect.
+struct MayBeIdle {
+    path: &'static str,
+    is_set: fn(&DeviceConfig) -> bool,
+    has_effect: fn(&DeviceConfig) -> bool,
+    /// What it needs for an effect.
+    needs: &'static str,
+}
+
+const MAY_BE_IDLE: [MayBeIdle; 7] = [
+    MayBeIdle {
+        path: "timing.cache_busy_ns",
+        is_set: |device| device.timing.cache_busy_ns > 0,
+        has_effect: |device| device.timing.cache_read || device.timing.cache_program,
+        needs: "timing.cache_read or timing.cache_program",
+    },
+    MayBeIdle {
+        path: "timing.suspend_ns",
+        is_set: |device| device.timing.suspend_ns > 0,
+        has_effect: |device| {
+            let erases_as_programs = device.timing.erase_suspend_ns.is_none();
+            suspends_programs(device) || (erases_as_programs && suspends_erases(device))
+        },
+        needs: SUSPENSIONS,
+    },
+    MayBeIdle {
+        path: "timing.resume_ns",
+        is_set: |device| device.timing.resume_ns > 0,
+        has_effect: suspends,
+        needs: SUSPENSIONS,
+    },
+    MayBeIdle {
+        path: "timing.suspend_least_ns",
+        is_set: |device| device.timing.suspend_least_ns > 0,
+        has_effect: suspends,
+        needs: SUSPENSIONS,
+    },
+    MayBeIdle {
+        path: "timing.resume_to_suspend_ns",
+        is_set: |device| device.timing.resume_to_suspend_ns > 0,
+        has_effect: suspends,
+        needs: SUSPENSIONS,
+    },
+    MayBeIdle {
+        path: "timing.erase_suspend_ns",
+        is_set: |device| device.timing.erase_suspend_ns.is_some(),
+        has_effect: suspends_erases,
+        needs: SUSPENSIONS,
+    },
+    MayBeIdle {
+        path: "firmware.die_by_lpn",
+        is_set: |device| device.firmware.die_by_lpn,
+        has_effect: |device| device.geometry.groups() > 1,
+        needs: "geometry.superblock_dies below the number of dies",
+    },
+];
+
+const SUSPENSIONS: &str = "timing.suspensions or timing.erase_suspensions above 0";
+
+fn suspends_programs(device: &DeviceConfig) -> bool {
+    device.timing.suspensions > 0
+}
+
+/// Erases have the limits of programs unless they have their own.
+fn suspends_erases(device: &DeviceConfig) -> bool {
+    let timing = &device.timing;
+    timing.erase_suspensions.unwrap_or(timing.suspensions) > 0
+}
+
+fn suspends(device: &DeviceConfig) -> bool {
+    suspends_programs(device) || suspends_erases(device)
 }
 
 fn problem(path: &str, text: &str) -> KeyProblem {

@@ -5,7 +5,8 @@
 //! progress and draws its cuts; here the enumeration is complete.
 
 use crate::kit::script::{
-    Command, Contents, apply, draw, durable_schemes, execute, geometry, nearly_full, with_log,
+    Command, Contents, apply, draw, durable_schemes, execute, geometry, geometry_for, nearly_full,
+    share, with_log,
 };
 use crate::kit::{self, Random, content, device};
 use remap_ssd_ftl::{Config, EntrySize, Ftl, Granularity, Guard, Guards, Lpn, Remap, SchemeKind};
@@ -43,15 +44,7 @@ fn mapped(
     guards: Guards,
     variant: usize,
 ) -> (Geometry, Config) {
-    let (dies, superblocks, pages_per_block) = SHAPES[variant % SHAPES.len()];
-
-    // Blocks in order, and an extension, take additional superblocks.
-    let more = if mapping == Granularity::Hybrid {
-        30
-    } else {
-        0
-    };
-    let geometry = geometry((dies, superblocks + more, pages_per_block));
+    let geometry = geometry_for(mapping, SHAPES[variant % SHAPES.len()]);
     let config = Config {
         lpns: 40,
         scheme,
@@ -92,19 +85,12 @@ fn fill(ftl: &mut Ftl) {
         0..=SMALL_COUNT => 1,
         _ => MANY_OWNERS,
     };
-    for lpn in (0..ftl.config().lpns).map(Lpn) {
-        if (1..owners).contains(&lpn.0) {
-            let (source, len) = (Lpn::ZERO, 1);
-            let remap = Remap {
-                target: lpn,
-                source,
-                len,
-                relocate: false,
-                atomic: false,
-            };
-            ftl.remap(&remap).unwrap();
+    for lpn in 0..ftl.config().lpns {
+        if (1..owners).contains(&lpn) {
+            ftl.remap(&share(lpn, 0)).unwrap();
         } else {
-            ftl.write(lpn, &content(u64::from(lpn.0) + 1000)).unwrap();
+            ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1000))
+                .unwrap();
         }
     }
     assert!(

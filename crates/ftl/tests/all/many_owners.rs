@@ -4,22 +4,13 @@
 //! entry would each take a page, and together more superblocks than are free.
 
 use crate::kit::script::{
-    Command, Contents, apply, durable_schemes, execute, geometry, nearly_full, with_log,
+    Command, Contents, apply, durable_schemes, execute, geometry, geometry_for, nearly_full, share,
+    with_log,
 };
 use crate::kit::{self, Random, device, durable, page_of, put, read_all, recovered};
-use remap_ssd_ftl::{Config, EntrySize, Ftl, Granularity, Lpn, Remap, SchemeKind};
+use remap_ssd_ftl::{Config, EntrySize, Ftl, Granularity, Lpn, SchemeKind};
 use remap_ssd_media::Geometry;
 use std::ops::Range;
-
-fn share(target: u32, source: u32) -> Remap {
-    Remap {
-        target: Lpn(target),
-        source: Lpn(source),
-        len: 1,
-        relocate: false,
-        atomic: false,
-    }
-}
 
 /// Dies, superblocks and pages per block; superblocks have as few as five pages of data.
 const SHAPES: [(u32, u32, u32); 4] = [(1, 60, 7), (2, 40, 6), (2, 30, 8), (4, 24, 10)];
@@ -30,13 +21,7 @@ fn scarce(
     mapping: Granularity,
     variant: usize,
 ) -> (Geometry, Config) {
-    let (dies, superblocks, pages_per_block) = SHAPES[variant % SHAPES.len()];
-    let more = if mapping == Granularity::Hybrid {
-        30
-    } else {
-        0
-    };
-    let geometry = geometry((dies, superblocks + more, pages_per_block));
+    let geometry = geometry_for(mapping, SHAPES[variant % SHAPES.len()]);
     let config = Config {
         lpns: 40,
         scheme,

@@ -1,11 +1,12 @@
 //! Refresh: superblocks that are read often, or are old, are collected, with all owners of their pages.
 
+use crate::kit::script;
 use crate::kit::{
     Random, content, device, durable, fullest, put, read_all, recovered, small_config,
     small_geometry,
 };
 use remap_ssd_ftl::{
-    Config, Ftl, GcPolicy, Granularity, Lpn, Refusal, Remap, SchemeKind, SuperblockState,
+    Config, Ftl, GcPolicy, Granularity, Lpn, Refusal, SchemeKind, SuperblockState,
 };
 use remap_ssd_media::{Geometry, OpKind, SbId, WordLine};
 
@@ -18,13 +19,7 @@ fn read(ftl: &mut Ftl, lpn: u32) {
 }
 
 fn share(ftl: &mut Ftl, target: u32, source: u32) {
-    let remap = Remap {
-        target: Lpn(target),
-        source: Lpn(source),
-        len: 1,
-        relocate: false,
-        atomic: false,
-    };
+    let remap = script::share(target, source);
     ftl.remap(&remap).expect("there is room");
 }
 

@@ -86,25 +86,28 @@ const COMPARED: [Compared; 3] = [
     },
 ];
 
+/// The panels of a plot, and the half widths of its intervals.
+type Drawn = (Vec<Panel>, Halves);
+
 pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
     let mut found = Findings::default();
-    let mut plots: Vec<(Vec<Panel>, Halves)> =
-        COMPARED.iter().map(|_| Default::default()).collect();
+    let mut plots: Vec<Drawn> = COMPARED.iter().map(|_| Default::default()).collect();
     let mut rows = Vec::new();
+
     for (factor, levels) in FACTORS {
         for (panels, _) in &mut plots {
-            let groups = levels
-                .iter()
-                .map(|(_, level)| ((*level).to_owned(), Vec::new()));
-            panels.push(Panel {
-                title: factor.to_owned(),
-                groups: groups.collect(),
-            });
+            panels.push(empty_panel(factor, levels));
         }
         for (workload, about) in WORKLOADS {
             for (index, (setup, level)) in levels.iter().enumerate() {
-                let mut cells = vec![factor.to_owned(), (*level).to_owned(), about.to_owned()];
-                for (compared, (panels, halves)) in COMPARED.iter().zip(&mut plots) {
+                let at = Place {
+                    factor,
+                    level,
+                    about,
+                    index,
+                };
+                let mut cells = [factor, *level, about].map(str::to_owned).to_vec();
+                for (compared, drawn) in COMPARED.iter().zip(&mut plots) {
                     // Clones read nothing.
                     if compared.name == "read p99" && workload == "snapshot" {
                         cells.push("-".to_owned());
@@ -112,20 +115,56 @@ pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
                     }
                     let ratio = ratio(table, setup, workload, compared.of)?;
                     cells.push(format!("{} ±{}", number(ratio.value), number(ratio.half)));
-                    found.measure(
-                        format!("{} {factor} {level} {about}", compared.name),
-                        ratio.value,
-                    );
-                    halves.insert([factor, level, about].map(str::to_owned), ratio.half);
-                    if let Some(panel) = panels.last_mut() {
-                        panel.groups[index].1.push((about.to_owned(), ratio.value));
-                    }
+                    found.measure(at.figure(compared.name), ratio.value);
+                    at.draw(ratio, drawn);
                 }
                 cells.push(steady(table, setup, workload));
                 rows.push(cells);
             }
         }
     }
+
+    found.table = Some(sheet(rows));
+    found.plots.extend(COMPARED.iter().zip(plots).map(plot));
+    Ok(found)
+}
+
+/// A panel with a group for each level of a factor, still without bars.
+fn empty_panel(factor: &str, levels: &[(&str, &str)]) -> Panel {
+    let groups = levels
+        .iter()
+        .map(|(_, level)| ((*level).to_owned(), Vec::new()));
+    Panel {
+        title: factor.to_owned(),
+        groups: groups.collect(),
+    }
+}
+
+/// The place of a measured ratio: the level of a factor, by its index too, under a workload.
+struct Place<'a> {
+    factor: &'a str,
+    level: &'a str,
+    about: &'a str,
+    index: usize,
+}
+
+impl Place<'_> {
+    fn figure(&self, name: &str) -> String {
+        format!("{name} {} {} {}", self.factor, self.level, self.about)
+    }
+
+    /// Draws a ratio into the last panel of a plot.
+    fn draw(&self, ratio: Interval, (panels, halves): &mut Drawn) {
+        let bar = [self.factor, self.level, self.about].map(str::to_owned);
+        halves.insert(bar, ratio.half);
+        if let Some(panel) = panels.last_mut() {
+            let group = &mut panel.groups[self.index].1;
+            group.push((self.about.to_owned(), ratio.value));
+        }
+    }
+}
+
+fn sheet(rows: Vec<Vec<String>>) -> Sheet {
     let columns = [
         ("property", false),
         ("", true),
@@ -135,17 +174,17 @@ pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
         ("read p99", true),
         ("steady runs", true),
     ];
-    found.table = Some(Sheet::of_words(&columns, rows, Vec::new()));
-    for (compared, (panels, halves)) in COMPARED.iter().zip(plots) {
-        found.plots.push(Plot {
-            name: format!("real-flash-{}", compared.name.replace(' ', "-")),
-            title: compared.title.into(),
-            reading: "Remap-SSD over none; means of three seeds with 95 % intervals.".into(),
-            y: compared.y.into(),
-            shape: MarkKind::Means(panels, Some(1.0), halves),
-        });
+    Sheet::of_words(&columns, rows, Vec::new())
+}
+
+fn plot((compared, (panels, halves)): (&Compared, Drawn)) -> Plot {
+    Plot {
+        name: format!("real-flash-{}", compared.name.replace(' ', "-")),
+        title: compared.title.into(),
+        reading: "Remap-SSD over none; means of three seeds with 95 % intervals.".into(),
+        y: compared.y.into(),
+        shape: MarkKind::Means(panels, Some(1.0), halves),
     }
-    Ok(found)
 }
 
 fn rows<'a>(

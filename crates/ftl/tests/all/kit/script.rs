@@ -1,7 +1,7 @@
 //! Scripts of random commands on tiny devices, and the expected contents.
 
 use super::{Random, content, durable, fullest};
-use remap_ssd_ftl::{Config, EntrySize, Ftl, Lpn, Refusal, Remap, SchemeKind};
+use remap_ssd_ftl::{Config, EntrySize, Ftl, Granularity, Lpn, Refusal, Remap, SchemeKind};
 use remap_ssd_media::Geometry;
 use remap_ssd_media::geometry::Shape;
 
@@ -41,6 +41,27 @@ pub fn geometry((dies, superblocks, pages_per_block): (u32, u32, u32)) -> Geomet
         pages_per_block,
     })
     .expect("valid")
+}
+
+/// The geometry of this shape; with hybrid mapping it has more superblocks, for blocks in order and an extension.
+pub fn geometry_for(mapping: Granularity, shape: (u32, u32, u32)) -> Geometry {
+    let (dies, superblocks, pages_per_block) = shape;
+    let more = match mapping {
+        Granularity::Page => 0,
+        Granularity::Hybrid => 30,
+    };
+    geometry((dies, superblocks + more, pages_per_block))
+}
+
+/// A remap of one page, which keeps its source.
+pub fn share(target: u32, source: u32) -> Remap {
+    Remap {
+        target: Lpn(target),
+        source: Lpn(source),
+        len: 1,
+        relocate: false,
+        atomic: false,
+    }
 }
 
 /// The same with the least NVRAM that the scheme works with, plus `more`.
