@@ -207,8 +207,9 @@ fn what_a_file_gets_wrong_is_said_in_one_sentence() {
 
     refused("preset = \"fast21-32g\"\nscale = \"1/0\"", "scale 1/0");
     refused(
-        "preset = \"fast21-32g\"\nscale = \"1/256\"\n[firmware]\nlpns = 8_600_000\ngc_free = 0.1",
-        "(after scaling by 1/256)",
+        "preset = \"tlc-2t\"\nscale = \"1/64\"\n[geometry]\nchannels = 2\ndies = 4\nsuperblocks = 64\n\
+         pages_per_block = 384\nsuperblock_dies = 2\n[firmware]\nlpns = 60000\nlog_bytes = 1048576\ndedup = false",
+        "(after scaling by 1/64)",
     );
     refused(
         "preset = \"fast21-32g\"\nscale = 1e-6\n[geometry]\ndies = 2\nchannels = 1",
