@@ -4,6 +4,7 @@
 
 use super::Findings;
 use super::die_order::over_seeds;
+use super::real_flash::steady;
 use crate::LabError;
 use crate::plot::{Halves, MarkKind, Panel, Plot};
 use crate::table::{Ask, Row, Table};
@@ -25,7 +26,7 @@ const LEVELS: [(&str, &str); 8] = [
 /// All of the table is in DRAM.
 const WHOLE: &str = "cache-100";
 
-const WORKLOADS: [(&str, &str); 2] = [("randrw:50", "random"), ("zipfrw:0.99:50", "Zipf")];
+const WORKLOADS: [(&str, &str); 2] = [("randrw:50", "random"), ("hotrw:20:80:50", "hot")];
 const BASELINE: &str = "none";
 const SCHEMES: [&str; 4] = [BASELINE, "remap-ssd", "remap-ssd-x", "opt"];
 
@@ -98,12 +99,14 @@ pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
                     let name = format!("{} {about} {level} {scheme}", compared.name);
                     found.measure(name, figure.value);
                 }
+                cells.push(steady(table, (setup, workload), &[scheme]));
                 rows.push(cells);
             }
         }
     }
     let mut columns = vec![("workload", false), ("in DRAM", true), ("scheme", false)];
     columns.extend(COMPARED.map(|compared| (compared.name, true)));
+    columns.push(("steady runs", true));
     found.table = Some(Sheet::of_words(&columns, rows, Vec::new()));
     for compared in COMPARED {
         found.plots.push(compared.plot(table)?);

@@ -118,7 +118,7 @@ pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
                     found.measure(at.figure(compared.name), ratio.value);
                     at.draw(ratio, drawn);
                 }
-                cells.push(steady(table, setup, workload));
+                cells.push(steady(table, (setup, workload), &["none", "remap-ssd"]));
                 rows.push(cells);
             }
         }
@@ -214,9 +214,8 @@ fn ratio(
     Ok(over_seeds(&ratios.collect::<Result<Vec<f64>, LabError>>()?))
 }
 
-/// How many of the runs were judged steady.
-fn steady(table: &Table, setup: &str, workload: &str) -> String {
-    let schemes = ["none", "remap-ssd"];
+/// How many of these schemes' runs were judged steady.
+pub(super) fn steady(table: &Table, (setup, workload): (&str, &str), schemes: &[&str]) -> String {
     let all = schemes
         .iter()
         .flat_map(|scheme| rows(table, setup, workload, scheme));
