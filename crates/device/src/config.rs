@@ -17,12 +17,14 @@ use crate::nand::{CellTimes, NandSpec, Suspension};
 use remap_ssd_ftl::Config;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{ContentMode, Geometry};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 /// The complete configuration of a device.
+///
+/// With a larger indirection unit, `geometry` and `firmware` count such units as their pages; files count pages of 4 KiB.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct DeviceConfig {
     /// Name of the device in reports and files.
     pub name: String,
@@ -292,8 +294,10 @@ pub struct Latencies {
     pub flash_program_ns: u64,
     /// Erasing a block, in nanoseconds.
     pub erase_ns: u64,
-    /// Moving a page over its channel.
+    /// Moving a page over its channel: an indirection unit.
     pub transfer_ns: u64,
+    /// Moving 4 KiB of it.
+    pub host_page_transfer_ns: u64,
     /// Flushing, once everything before it has ended.
     pub flush_ns: u64,
     /// Reading 64 bytes of NVRAM.
@@ -312,6 +316,42 @@ pub struct Latencies {
     pub controller: Controller,
     /// True if lookups of owners stall the dies.
     pub lookup_stalls_dies: bool,
+}
+
+impl Serialize for DeviceConfig {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let unit = self.geometry.host_pages();
+        if unit == 1 {
+            return Self::serialize(self, to);
+        }
+        let value = Self::serialize(self, serde_json::value::Serializer);
+        let mut value = value.map_err(serde::ser::Error::custom)?;
+        value["firmware"]["lpns"] = self.logical_pages().into();
+        value.serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for DeviceConfig {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let mut value = Value::deserialize(from)?;
+        let unit = value["geometry"]["indirection_bytes"].as_u64();
+        let unit = unit.unwrap_or(0) / PAGE_BYTES as u64;
+
+        // An invalid unit is the geometry's error.
+        if let Some(pages) = value["firmware"]["lpns"].as_u64() {
+            let units = pages / unit.max(1);
+            if units >= 1 << 31 {
+                return Err(serde::de::Error::custom(format!(
+                    "firmware.lpns = {pages} is more than 2,147,483,647 indirection units: a simulated device may have larger ones, \
+                     see geometry.indirection_bytes"
+                )));
+            }
+            if unit > 1 {
+                value["firmware"]["lpns"] = units.into();
+            }
+        }
+        Self::deserialize(value).map_err(serde::de::Error::custom)
+    }
 }
 
 impl DeviceConfig {
@@ -334,10 +374,27 @@ impl DeviceConfig {
         }
     }
 
-    /// Logical pages that workloads address.
+    /// Logical pages of 4 KiB that workloads address.
     pub fn addressable_lpns(&self) -> u32 {
+        // `check` refuses more than fit.
+        let pages = u64::from(self.addressable_units()) * u64::from(self.geometry.host_pages());
+        u32::try_from(pages).unwrap_or(u32::MAX)
+    }
+
+    /// Indirection units that workloads address: as many as there are addressable pages, unless the unit is larger than 4 KiB.
+    pub fn addressable_units(&self) -> u32 {
         ((f64::from(self.firmware.lpns) * self.addressable) as u32)
             .clamp(1, self.firmware.lpns.max(1))
+    }
+
+    /// Logical pages of 4 KiB.
+    pub fn logical_pages(&self) -> u64 {
+        u64::from(self.firmware.lpns) * u64::from(self.geometry.host_pages())
+    }
+
+    /// Pages of 4 KiB that the flash has room for.
+    pub fn flash_pages(&self) -> u64 {
+        u64::from(self.geometry.pages()) * u64::from(self.geometry.host_pages())
     }
 
     /// Parameters of the timing model.
@@ -348,16 +405,24 @@ impl DeviceConfig {
             mib_s => (PAGE_BYTES as u64 * 1_000_000_000).div_ceil(mib_s << 20),
         };
 
+        // The pages of a unit pass the hash unit one after the other.
+        let unit = u64::from(self.geometry.host_pages());
+        let Hash {
+            latency_ns,
+            interval_ns,
+        } = self.hash;
+
         Latencies {
             flash_read_ns: self.flash.read_ns.mean(),
             flash_program_ns: self.flash.program_ns.mean(),
             erase_ns: self.flash.erase_ns,
-            transfer_ns: self.flash.transfer_ns,
+            transfer_ns: unit * self.flash.transfer_ns,
+            host_page_transfer_ns: self.flash.transfer_ns,
             flush_ns: self.flash.flush_ns,
             nvram_read_ns: self.nvram.read_ns,
             nvram_write_ns: self.nvram.write_ns,
-            hash_ns: self.hash.latency_ns,
-            hash_interval_ns: self.hash.interval_ns,
+            hash_ns: latency_ns + (unit - 1) * interval_ns,
+            hash_interval_ns: unit * interval_ns,
             link_page_ns,
             link_command_ns: self.link.command_ns,
             controller: self.controller,
@@ -381,7 +446,7 @@ impl DeviceConfig {
             program: program_ns,
             two_step: timing.two_step,
             erase_ns,
-            transfer_ns,
+            transfer_ns: u64::from(self.geometry.host_pages()) * transfer_ns,
             command_ns: [
                 timing.read_command_ns,
                 timing.program_command_ns,

@@ -7,15 +7,18 @@
 //! refused command also has a completion time. Absent: the host's queue, and the wall clock.
 
 use crate::bit_errors::ErrorModel;
-use crate::command::PageCommand;
+use crate::command::{PageCommand, PageKind};
 use crate::completion::{Completion, CopiedPages, FileCompletion, RemapCompletion};
 use crate::config::{DeviceConfig, DeviceConfigError};
 use crate::fingerprint_outcome::Fingerprints;
 use crate::halves::{DataPath, FirmwareHalf, OpCharger, Step, TimingHalf, look_ahead, perform};
+use crate::indirection::{Charge, Indirection, IndirectionCounts};
 use crate::nand::Nand;
 use crate::open_error::OpenError;
 use crate::timing::Timing;
-use remap_ssd_ftl::{FileBlock, FilePage, Ftl, Lpn, RecoveryReport, Refusal, Remap, UsablePages};
+use remap_ssd_ftl::{
+    FileBlock, FilePage, Ftl, Glimpse, Lpn, RecoveryReport, Refusal, Remap, Stats, UsablePages,
+};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{Media, Page, PageView, Payload};
 use std::path::PathBuf;
@@ -104,6 +107,8 @@ use std::path::PathBuf;
 pub struct Device {
     pub(crate) ftl: Ftl,
     pub(crate) charging: OpCharger,
+    /// The layer of indirection units, if they are larger than a page.
+    pub(crate) indirection: Option<Box<Indirection>>,
     config: DeviceConfig,
     /// The folder of the device, if it is in one.
     pub(crate) dir: Option<PathBuf>,
@@ -133,6 +138,7 @@ impl Device {
     /// The configuration cannot work, or the memory cannot be allocated.
     pub fn in_memory(config: DeviceConfig) -> Result<Self, DeviceConfigError> {
         config.check()?;
+        config.check_unit_is_page()?;
         let words = config.firmware.nvram_words(&config.geometry);
 
         // The media's or the firmware's reason becomes an error of the configuration: a smaller
@@ -174,6 +180,7 @@ impl Device {
         let hashes = ftl.deduplicates();
         Self {
             ftl,
+            indirection: Indirection::new(&config.geometry),
             charging: OpCharger::new(timing, nand.map(Box::new), hashes),
             config,
             dir: None,
@@ -258,6 +265,7 @@ impl Device {
         let timed = self.charging.timed;
         let firmware = FirmwareHalf {
             ftl: &mut self.ftl,
+            indirection: self.indirection.as_deref_mut(),
             usable: UsablePages::default(),
         };
 
@@ -311,12 +319,75 @@ impl Device {
         result
     }
 
+    /// The firmware's counters in pages of 4 KiB. `Ftl::stats` counts indirection units.
+    ///
+    /// ```
+    /// use remap_ssd_device::{Device, DeviceConfig, Lpn, PageCommand, PageKind};
+    /// let config = DeviceConfig::from_toml(
+    ///     "preset = \"fast21-32g\"\nscale = \"1/64\"\n[geometry]\npage_bytes = 16384\nindirection_bytes = 16384",
+    /// )?;
+    /// let mut device = Device::format(config)?;
+    ///
+    /// // Four pages are a unit: the first write has them all, the second one changes one of them.
+    /// let write = |lpn| PageCommand { content: 7, lpn, kind: PageKind::Write };
+    /// let whole: Vec<_> = Lpn::range(Lpn(8), 4).map(write).collect();
+    /// let done = device.submit_request(0, &whole);
+    /// device.submit(done.done_at, &write(Lpn(9)));
+    ///
+    /// let counts = device.indirection_counts();
+    /// assert_eq!((counts.whole_writes, counts.read_modify_writes), (1, 1));
+    /// let stats = device.stats();
+    /// assert_eq!((stats.host_writes, stats.host_programs), (5, 8));
+    /// assert_eq!(device.ftl().stats().host_programs, 2);
+    /// device.execute_deallocation(Lpn(8), 4)?;
+    /// assert_eq!(device.glimpse().host_writes, 5);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn stats(&self) -> Stats {
+        let stats = self.ftl.stats();
+        match &self.indirection {
+            None => stats,
+            Some(units) => units.counts().in_pages(stats, units.pages().into()),
+        }
+    }
+
+    /// The counters of a time series in pages of 4 KiB.
+    pub fn glimpse(&self) -> Glimpse {
+        let glimpse = self.ftl.glimpse(&mut UsablePages::default());
+        match &self.indirection {
+            None => glimpse,
+            Some(units) => units.counts().glimpse_in_pages(glimpse, units.pages()),
+        }
+    }
+
+    /// Counts of the layer of indirection units; all 0 if units are pages.
+    pub fn indirection_counts(&self) -> IndirectionCounts {
+        let units = self.indirection.as_ref();
+        units.map_or_else(IndirectionCounts::default, |units| units.counts())
+    }
+
+    /// Deallocates pages without charging time.
+    ///
+    /// # Errors
+    /// The firmware refuses it.
+    pub fn execute_deallocation(&mut self, lpn: Lpn, len: u32) -> Result<(), Refusal> {
+        if let Some(indirection) = &mut self.indirection {
+            let mut forget = |ftl: &mut Ftl, _| ftl.media_mut().ops.clear();
+            return indirection.deallocate(&mut self.ftl, lpn, len, &mut forget);
+        }
+        self.untimed(|ftl| ftl.deallocate(lpn, len))
+    }
+
     /// Executes one page of a request without charging time. `goes_on`: the next call continues it.
     ///
     /// # Errors
     /// The firmware refuses it.
     #[inline]
     pub fn execute(&mut self, command: &PageCommand, goes_on: bool) -> Result<(), Refusal> {
+        if let Some(indirection) = &mut self.indirection {
+            let mut forget = |ftl: &mut Ftl, _| ftl.media_mut().ops.clear();
+            return indirection.submit(&mut self.ftl, command, goes_on, &mut forget);
+        }
         perform(&mut self.ftl, command, goes_on, |ftl, _| {
             ftl.media_mut().ops.clear();
         })
@@ -327,7 +398,7 @@ impl Device {
     /// overlap.
     #[inline(always)]
     pub fn look_ahead<T>(&self, list: &[T], index: usize, command: impl Fn(&T) -> PageCommand) {
-        look_ahead(&self.ftl, list, index, command);
+        look_ahead(&self.ftl, self.indirection.as_deref(), list, index, command);
     }
 
     /// Submits one page of a request.
@@ -344,10 +415,31 @@ impl Device {
 
     #[inline(always)]
     fn submit_page(&mut self, now: u64, command: &PageCommand, goes_on: bool) -> Completion {
+        if self.indirection.is_some() {
+            return self.through_units(now, |indirection, ftl, charge| {
+                indirection.submit(ftl, command, goes_on, charge)
+            });
+        }
         let (charging, mut done_at) = (&mut self.charging, now);
         let result = perform(&mut self.ftl, command, goes_on, |ftl, step| {
             let ops = &mut ftl.media_mut().ops;
             done_at = charging.charge(now, step, ops);
+            ops.clear();
+        });
+        Completion { done_at, result }
+    }
+
+    /// Executes a command on the layer of indirection units; it completes with the last of its steps.
+    fn through_units(
+        &mut self,
+        now: u64,
+        execute: impl FnOnce(&mut Indirection, &mut Ftl, &mut Charge<'_>) -> Result<(), Refusal>,
+    ) -> Completion {
+        let indirection = self.indirection.as_mut().expect("the device has the layer");
+        let (charging, mut done_at) = (&mut self.charging, now);
+        let result = execute(indirection, &mut self.ftl, &mut |ftl, step| {
+            let ops = &mut ftl.media_mut().ops;
+            done_at = done_at.max(charging.charge(now, step, ops));
             ops.clear();
         });
         Completion { done_at, result }
@@ -375,10 +467,14 @@ impl Device {
         whole
     }
 
-    /// Reads a page. Returns when it has reached the host, and its content.
+    /// Reads a page. Returns when it has reached the host, and its content. With a larger indirection unit, that is the identity of
+    /// the unit.
     #[inline]
     pub fn read(&mut self, now: u64, lpn: Lpn) -> (u64, Result<Page, Refusal>) {
-        let result = self.ftl.read(lpn);
+        let result = match &mut self.indirection {
+            None => self.ftl.read(lpn),
+            Some(units) => units.read_page(&mut self.ftl, lpn),
+        };
         (self.charge(now, DataPath::ToHost), result)
     }
 
@@ -391,6 +487,10 @@ impl Device {
         lpn: Lpn,
         show: impl FnOnce(PageView<'_>) -> R,
     ) -> (u64, Result<R, Refusal>) {
+        let lpn = match &self.indirection {
+            None => lpn,
+            Some(units) => units.unit(lpn),
+        };
         // Looked up first and shown last: its time is charged in between, and nothing is copied.
         let found = self.ftl.find(lpn);
         let done = self.charge(now, DataPath::ToHost);
@@ -398,16 +498,28 @@ impl Device {
     }
 
     /// Writes a page, the last of its request.
+    ///
+    /// # Panics
+    /// The payload is bytes, and the indirection unit is larger than a page.
     #[inline]
     pub fn write(&mut self, now: u64, lpn: Lpn, payload: &Payload<'_>) -> Completion {
+        if self.indirection.is_some() {
+            return self.write_part(now, lpn, payload, PageKind::Write, false);
+        }
         let result = self.ftl.write(lpn, payload);
         self.complete(now, DataPath::FromHost, result)
     }
 
     /// Writes a page of a request that continues with the next call, and is not acknowledged before
     /// it ends.
+    ///
+    /// # Panics
+    /// As `write`.
     #[inline]
     pub fn write_more(&mut self, now: u64, lpn: Lpn, payload: &Payload<'_>) -> Completion {
+        if self.indirection.is_some() {
+            return self.write_part(now, lpn, payload, PageKind::Write, true);
+        }
         let result = self.ftl.write_more(lpn, payload);
         Completion {
             done_at: self.charge_step(now, Step::new(DataPath::FromHost, true)),
@@ -415,13 +527,34 @@ impl Device {
         }
     }
 
+    /// A write on the layer of indirection units.
+    fn write_part(
+        &mut self,
+        now: u64,
+        lpn: Lpn,
+        payload: &Payload<'_>,
+        kind: PageKind,
+        goes_on: bool,
+    ) -> Completion {
+        let Payload::Identity(content) = *payload else {
+            panic!("a device with bytes has indirection units of one page");
+        };
+        self.submit_page(now, &PageCommand { content, lpn, kind }, goes_on)
+    }
+
     /// Ends a request that was to continue but cannot.
     pub fn end_write(&mut self, now: u64) -> u64 {
+        if let Some(indirection) = &mut self.indirection {
+            indirection.forget_request();
+        }
         self.ftl.end_write();
         self.charge(now, DataPath::Own)
     }
 
     /// Writes a page that will later be remapped to `home`.
+    ///
+    /// # Panics
+    /// As `write`.
     pub fn write_for(
         &mut self,
         now: u64,
@@ -429,13 +562,22 @@ impl Device {
         payload: &Payload<'_>,
         home: Lpn,
     ) -> Completion {
+        if self.indirection.is_some() {
+            return self.write_part(now, lpn, payload, PageKind::WriteFor { home }, false);
+        }
         let result = self.ftl.write_for(lpn, payload, home);
         self.complete(now, DataPath::FromHost, result)
     }
 
-    /// Deallocates `len` pages from `lpn` on.
+    /// Deallocates `len` pages from `lpn` on. With a larger indirection unit, pages of units that are not within the range as a whole
+    /// keep their contents.
     #[inline]
     pub fn deallocate(&mut self, now: u64, lpn: Lpn, len: u32) -> Completion {
+        if self.indirection.is_some() {
+            return self.through_units(now, |indirection, ftl, charge| {
+                indirection.deallocate(ftl, lpn, len, charge)
+            });
+        }
         let result = self.ftl.deallocate(lpn, len);
         self.complete(now, DataPath::Absent, result)
     }
@@ -444,17 +586,30 @@ impl Device {
     pub fn remap(&mut self, now: u64, remap: &Remap) -> RemapCompletion {
         // The firmware's counters are cumulative; the difference is this command's.
         let before = self.ftl.remap_counts();
-        let result = self.ftl.remap(remap);
+        let demoted_before = self.indirection_counts().demoted();
+        let Completion { done_at, result } = if self.indirection.is_some() {
+            self.through_units(now, |indirection, ftl, charge| {
+                indirection.remap(ftl, remap, charge)
+            })
+        } else {
+            let result = self.ftl.remap(remap);
+            Completion {
+                done_at: self.charge_step(now, Step::of_remap(remap.len)),
+                result,
+            }
+        };
         let after = self.ftl.remap_counts();
+        let demoted = self.indirection_counts().demoted() - demoted_before;
 
+        let unit = u64::from(self.config.geometry.host_pages());
         RemapCompletion {
-            done_at: self.charge_step(now, Step::of_remap(remap.len)),
+            done_at,
             result,
-            remapped: after.remapped - before.remapped,
+            remapped: (after.remapped - before.remapped) * unit,
             copied: CopiedPages {
-                counter_full: after.counter_full - before.counter_full,
-                metadata_full: after.metadata_full - before.metadata_full,
-                otherwise: after.otherwise - before.otherwise,
+                counter_full: (after.counter_full - before.counter_full) * unit,
+                metadata_full: (after.metadata_full - before.metadata_full) * unit,
+                otherwise: (after.otherwise - before.otherwise) * unit + demoted,
             },
         }
     }
@@ -524,7 +679,7 @@ impl Device {
         let done = self.charge(now, DataPath::Absent);
         let timing = &mut self.charging.timing;
         (0..bytes.div_ceil(PAGE_BYTES))
-            .fold(done, |end, _| end.max(timing.front.send_page(now, done)))
+            .fold(done, |end, _| end.max(timing.front.send(now, 1, done)))
     }
 
     #[inline]

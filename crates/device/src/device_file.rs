@@ -94,7 +94,7 @@ impl DeviceConfig {
 }
 
 /// Keys that a file without a preset may omit, besides those of `[firmware]`, `[controller]`, `[timing]`, `[energy]` and `[errors]`.
-const OPTIONAL: [&str; 9] = [
+const OPTIONAL: [&str; 10] = [
     "preset",
     "scale",
     "geometry.superblock_dies",
@@ -102,6 +102,7 @@ const OPTIONAL: [&str; 9] = [
     "geometry.page_bytes",
     "geometry.cell_bits",
     "geometry.one_shot",
+    "geometry.indirection_bytes",
     "host_ns",
     "flash.flush_ns",
 ];

@@ -15,6 +15,7 @@
 //! caller's), and threads (the caller's as well).
 
 use crate::command::{PageCommand, PageKind};
+use crate::indirection::Indirection;
 use crate::nand::Nand;
 use crate::timing::{CommandStart, Timing};
 use remap_ssd_ftl::{Ftl, Glimpse, Lpn, Refusal, Remap, UsablePages};
@@ -29,13 +30,15 @@ pub(crate) enum DataPath {
     Absent,
     /// No data either: a flush.
     Flush,
-    /// A page from the host.
+    /// Pages from the host.
     FromHost,
-    /// A page to the host.
+    /// Pages to the host.
     ToHost,
-    /// A page from the host, to be merged with the data read.
+    /// Pages from the host, to be merged with the data read.
     ToMerge,
-    /// The page merged in the previous step is written.
+    /// Pages of the device, to be merged with the data read.
+    ToCopy,
+    /// What was merged in the previous step is written.
     Merged,
 }
 
@@ -53,7 +56,7 @@ impl Step {
     pub(crate) fn new(data: DataPath, goes_on: bool) -> Self {
         let pages = match data {
             DataPath::Own | DataPath::Absent | DataPath::Flush | DataPath::Merged => 0,
-            DataPath::FromHost | DataPath::ToHost | DataPath::ToMerge => 1,
+            DataPath::FromHost | DataPath::ToHost | DataPath::ToMerge | DataPath::ToCopy => 1,
         };
         Self {
             data,
@@ -72,6 +75,19 @@ impl Step {
 
     pub(crate) fn pages(self) -> u64 {
         self.pages.into()
+    }
+
+    /// Several pages of one indirection unit.
+    pub(crate) fn of_pages(data: DataPath, pages: u32, goes_on: bool) -> Self {
+        Self {
+            data,
+            goes_on,
+            pages: pages as u16,
+        }
+    }
+
+    pub(crate) fn and_goes_on(self, goes_on: bool) -> Self {
+        Self { goes_on, ..self }
     }
 
     /// A remap of `pages` pages.
@@ -143,6 +159,7 @@ pub const LOOK_AHEAD_NEAR: usize = 8;
 #[inline(always)]
 pub(crate) fn look_ahead<T>(
     ftl: &Ftl,
+    indirection: Option<&Indirection>,
     list: &[T],
     index: usize,
     command: impl Fn(&T) -> PageCommand,
@@ -156,6 +173,16 @@ pub(crate) fn look_ahead<T>(
         list.get(index + by..)
             .and_then(<[T]>::first_chunk::<TOGETHER>)
     };
+
+    if let Some(units) = indirection {
+        // The identity of a unit is not known yet.
+        let firsts = [LOOK_AHEAD_FAR, LOOK_AHEAD_NEAR].map(|by| list.get(index + by));
+        if let [Some(far), Some(near)] = firsts.map(|page| page.map(&command)) {
+            ftl.look_ahead_far(units.unit(far.lpn), None);
+            ftl.look_ahead_near(units.unit(near.lpn), None);
+        }
+        return;
+    }
 
     if let Some(pair) = ahead(LOOK_AHEAD_FAR) {
         for far in pair.each_ref().map(&command) {
@@ -217,8 +244,10 @@ impl OpCharger {
         // determine the times.
         let received = match data {
             DataPath::Own => now,
-            DataPath::Absent | DataPath::Flush | DataPath::ToHost => timing.front.arrive(now),
-            DataPath::FromHost | DataPath::ToMerge => timing.front.receive_page(now),
+            DataPath::Absent | DataPath::Flush | DataPath::ToHost | DataPath::ToCopy => {
+                timing.front.arrive(now)
+            }
+            DataPath::FromHost | DataPath::ToMerge => timing.front.receive(now, pages),
             DataPath::Merged => self.merged,
         };
 
@@ -240,9 +269,9 @@ impl OpCharger {
 
         // A page that was read is sent; one to be merged stays for the next step.
         match data {
-            DataPath::ToHost => timing.front.send_page(now, done),
+            DataPath::ToHost => timing.front.send(now, pages, done),
             DataPath::Flush if self.timed => timing.flush(done),
-            DataPath::ToMerge => {
+            DataPath::ToMerge | DataPath::ToCopy => {
                 self.merged = done;
                 done
             }
@@ -329,6 +358,7 @@ impl CommandRecord {
 /// ```
 pub struct FirmwareHalf<'a> {
     pub(crate) ftl: &'a mut Ftl,
+    pub(crate) indirection: Option<&'a mut Indirection>,
     pub(crate) usable: UsablePages,
 }
 
@@ -336,7 +366,7 @@ impl FirmwareHalf<'_> {
     /// Like `Device::look_ahead`.
     #[inline(always)]
     pub fn look_ahead<T>(&self, list: &[T], index: usize, command: impl Fn(&T) -> PageCommand) {
-        look_ahead(self.ftl, list, index, command);
+        look_ahead(self.ftl, self.indirection.as_deref(), list, index, command);
     }
 
     /// Executes one page of a request, and records its operations. `goes_on`: the request continues
@@ -351,6 +381,10 @@ impl FirmwareHalf<'_> {
         goes_on: bool,
         record: &mut CommandRecord,
     ) -> Result<(), Refusal> {
+        if let Some(indirection) = &mut self.indirection {
+            let mut note = |ftl: &mut Ftl, step| record.note(ftl, step);
+            return indirection.submit(self.ftl, command, goes_on, &mut note);
+        }
         perform(self.ftl, command, goes_on, |ftl, step| {
             record.note(ftl, step)
         })
@@ -366,6 +400,10 @@ impl FirmwareHalf<'_> {
         len: u32,
         record: &mut CommandRecord,
     ) -> Result<(), Refusal> {
+        if let Some(indirection) = &mut self.indirection {
+            let mut note = |ftl: &mut Ftl, step| record.note(ftl, step);
+            return indirection.deallocate(self.ftl, lpn, len, &mut note);
+        }
         let result = self.ftl.deallocate(lpn, len);
         record.note(self.ftl, Step::new(DataPath::Absent, false));
         result
@@ -374,7 +412,11 @@ impl FirmwareHalf<'_> {
     /// The current counters of a time series.
     #[inline(always)]
     pub fn glimpse(&mut self) -> Glimpse {
-        self.ftl.glimpse(&mut self.usable)
+        let glimpse = self.ftl.glimpse(&mut self.usable);
+        match &self.indirection {
+            None => glimpse,
+            Some(units) => units.counts().glimpse_in_pages(glimpse, units.pages()),
+        }
     }
 }
 

@@ -157,6 +157,8 @@ static COMMON: &[DeviceKey] = &[
     key("geometry.page_bytes", "bytes", KeyKind::Integer(4096, 65_536), "A flash page in one plane: 4096, or a power of two up to 65,536, of which pages of 4 KiB are parts."),
     key("geometry.cell_bits", "bits", KeyKind::Integer(1, 4), "Flash pages that share a word line's cells in one plane: 3 for TLC. At 1, page types have no cells in common."),
     key("geometry.one_shot", "", KeyKind::Flag, "All flash pages of a word line are programmed at once; otherwise one after the other."),
+    key("geometry.indirection_bytes", "bytes", KeyKind::Integer(4096, 65_536), "The indirection unit, of which the mapping table has one entry: 4096, or a power of two up to 65,536 that divides \
+        `page_bytes`. Smaller writes are read-modify-writes. All sizes in pages stay in pages of 4 KiB. In simulations without bytes only."),
 
     key("flash.read_ns", "ns", KeyKind::CellTimes, "Reading a page inside its die. With `timing.engine = \"nand\"` there may be one time for each page type \
         of a word line, the fastest first: 2 for MLC, 3 for TLC, 4 for QLC; `[40_000, 60_000, 80_000]` in a file, `40us/60us/80us` with `--set`."),
@@ -240,7 +242,8 @@ static COMMON: &[DeviceKey] = &[
     key("errors.soft_rate", "", SHARE, "The largest rate that soft decoding corrects after the last retry; 0 if there is none."),
     key("errors.soft_ns", "ns", TIME, "Time for soft decoding, during which the die reads the page several times."),
 
-    key("firmware.lpns", "pages", KeyKind::Integer(1, (1 << 31) - 1), "Logical pages that the host sees, 4 KiB each."),
+    key("firmware.lpns", "pages", KeyKind::Integer(1, ((1 << 31) - 1) * 16), "Logical pages that the host sees, 4 KiB each: at most 2,147,483,647 \
+        indirection units, whole ones."),
     key("firmware.scheme", "", KeyKind::Choice(|| SchemeKind::ALL.map(SchemeKind::name).to_vec()), "How a remap survives a power cut.").flag("--scheme"),
     key("firmware.log_bytes", "bytes", KeyKind::Integer(0, 1 << 44), "Remapping metadata: NVRAM of most schemes, the log's cap on flash of `flog`, DRAM \
         under a capacitor of `shadow-oob`, both mapping tables of `pebble`.").flag("--log-size"),

@@ -79,16 +79,18 @@ impl FrontEnd {
         now + self.command_ns
     }
 
-    /// Arrival in the controller of a page sent with a command.
+    /// Arrival in the controller of pages of 4 KiB sent with a command.
     #[inline]
-    pub(crate) fn receive_page(&mut self, now: u64) -> u64 {
-        self.link_in.pass(now, self.page_ns, now) + self.command_ns
+    pub(crate) fn receive(&mut self, now: u64, pages: u16) -> u64 {
+        let length = u64::from(pages) * self.page_ns;
+        self.link_in.pass(now, length, now) + self.command_ns
     }
 
-    /// End of sending a page to the host that is ready at `ready`.
+    /// End of sending pages of 4 KiB to the host that are ready at `ready`.
     #[inline]
-    pub(crate) fn send_page(&mut self, now: u64, ready: u64) -> u64 {
-        self.link_out.pass(now, self.page_ns, ready)
+    pub(crate) fn send(&mut self, now: u64, pages: u16, ready: u64) -> u64 {
+        self.link_out
+            .pass(now, u64::from(pages) * self.page_ns, ready)
     }
 
     /// Time at which the fingerprint of a page that is ready at `ready` is available.
@@ -152,9 +154,10 @@ mod tests {
             link_command_ns: 1000,
             ..Latencies::default()
         });
-        assert_eq!(front.receive_page(0), 2200);
-        assert_eq!(front.receive_page(0), 3400);
-        assert_eq!(front.send_page(0, 700), 1900);
+        assert_eq!(front.receive(0, 1), 2200);
+        assert_eq!(front.receive(0, 1), 3400);
+        assert_eq!(front.receive(0, 4), 8200);
+        assert_eq!(front.send(0, 1, 700), 1900);
         assert_eq!(front.arrive(5), 1005);
     }
 }

@@ -24,6 +24,7 @@ impl DeviceConfig {
             });
         }
 
+        wrong.extend(self.contradictions_of_units());
         wrong.extend(self.contradictions_of_time());
         wrong.extend(self.contradictions_of_errors());
 
@@ -43,6 +44,49 @@ impl DeviceConfig {
 }
 
 impl DeviceConfig {
+    /// Checks that the indirection unit is a page.
+    ///
+    /// # Errors
+    /// It is larger: such a device can only be simulated.
+    pub(crate) fn check_unit_is_page(&self) -> Result<(), DeviceConfigError> {
+        match self.geometry.word_line().indirection_bytes {
+            4096 => Ok(()),
+            bytes => Err(DeviceConfigError(format!(
+                "geometry.indirection_bytes = {bytes} is for simulations: a device that is saved, served or in an image has units of 4096 bytes"
+            ))),
+        }
+    }
+
+    /// What a device with a larger indirection unit does not have.
+    fn contradictions_of_units(&self) -> Vec<KeyProblem> {
+        let mut wrong = Vec::new();
+        if self.geometry.host_pages() == 1 {
+            return wrong;
+        }
+        if self.content == ContentMode::Bytes {
+            wrong.push(problem(
+                "geometry.indirection_bytes",
+                "geometry.indirection_bytes above 4096 is for simulations: content must be \"identity\" or \"none\", not \"bytes\"",
+            ));
+        }
+        if self.firmware.fs_files > 0 || self.firmware.fs_blocks > 0 {
+            wrong.push(problem(
+                "geometry.indirection_bytes",
+                "geometry.indirection_bytes above 4096 needs firmware.fs_files = 0 and firmware.fs_blocks = 0: a file map lists pages of 4 KiB",
+            ));
+        }
+        if u32::try_from(self.logical_pages()).is_err() {
+            wrong.push(problem(
+                "firmware.lpns",
+                &format!(
+                    "firmware.lpns = {}: hosts address at most 4,294,967,295 pages of 4 KiB",
+                    self.logical_pages()
+                ),
+            ));
+        }
+        wrong
+    }
+
     /// Checks that a command's completion time is known when it is submitted.
     ///
     /// # Errors
@@ -84,9 +128,12 @@ impl DeviceConfig {
             ));
         }
         if self.geometry.stripe() > 1 {
+            let unit = self.geometry.word_line().indirection_bytes;
             wrong.push(problem(
                 "geometry",
-                "planes, page_bytes above 4096 and cell_bits need timing.engine = \"nand\"",
+                &format!(
+                    "planes, page_bytes above {unit} and cell_bits need timing.engine = \"nand\""
+                ),
             ));
         }
         if has_own_keys {

@@ -57,6 +57,13 @@ impl Device {
         goes_on: bool,
     ) -> Result<(), Refusal> {
         let charging = &mut self.charging;
+        if let Some(indirection) = &mut self.indirection {
+            return indirection.submit(&mut self.ftl, command, goes_on, &mut |ftl, step| {
+                let ops = &mut ftl.media_mut().ops;
+                charging.submit(request, now, step, ops);
+                ops.clear();
+            });
+        }
         perform(&mut self.ftl, command, goes_on, |ftl, step| {
             let ops = &mut ftl.media_mut().ops;
             charging.submit(request, now, step, ops);
@@ -78,6 +85,14 @@ impl Device {
         lpn: Lpn,
         len: u32,
     ) -> Result<(), Refusal> {
+        let charging = &mut self.charging;
+        if let Some(indirection) = &mut self.indirection {
+            return indirection.deallocate(&mut self.ftl, lpn, len, &mut |ftl, step| {
+                let ops = &mut ftl.media_mut().ops;
+                charging.submit(request, now, step, ops);
+                ops.clear();
+            });
+        }
         let result = self.ftl.deallocate(lpn, len);
         let ops = &mut self.ftl.media_mut().ops;
         self.charging

@@ -107,7 +107,7 @@ impl DeviceKey {
             // 0 stands for all dies.
             "geometry.superblock_dies" => Some(0.into()),
             "geometry.planes" | "geometry.cell_bits" => Some(1.into()),
-            "geometry.page_bytes" => Some(4096.into()),
+            "geometry.page_bytes" | "geometry.indirection_bytes" => Some(4096.into()),
             "geometry.one_shot" | "firmware.power_loss_protection" => Some(true.into()),
             path => value_of(&config, path),
         }

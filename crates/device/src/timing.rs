@@ -187,7 +187,7 @@ impl Timing {
                 end
             }
             OpKind::Read => {
-                let end = self.read(op.die.into(), op.purpose, ready, now);
+                let end = self.read(op, ready, now);
 
                 if op.purpose == Purpose::Host {
                     *copied = end;
@@ -245,12 +245,17 @@ impl Timing {
     }
 
     #[inline]
-    fn read(&mut self, die: u32, purpose: Purpose, ready: u64, now: u64) -> u64 {
+    fn read(&mut self, op: &Op, ready: u64, now: u64) -> u64 {
         let Latencies {
             flash_read_ns,
             transfer_ns,
+            host_page_transfer_ns,
             ..
         } = self.latencies;
+        let transfer_ns = match op.amount {
+            0 => transfer_ns,
+            pages => u64::from(pages) * host_page_transfer_ns,
+        };
 
         // The reads of a lookup are sequential; the lookup either stalls the dies or runs in
         // parallel with them (`end_lookup`).
@@ -259,12 +264,12 @@ impl Timing {
             return lookup.cursor;
         }
 
-        let die = &mut self.dies[die as usize % DIES];
+        let die = &mut self.dies[op.die as usize % DIES];
         // The read begins late enough for its transfer to meet the channel's turn.
         let turn = self.channels[die.channel].turn(now, transfer_ns);
 
         die.hold(
-            purpose,
+            op.purpose,
             ready.max(turn.saturating_sub(flash_read_ns)),
             now,
             flash_read_ns + transfer_ns,

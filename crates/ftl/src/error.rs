@@ -40,6 +40,9 @@ pub enum Refusal {
     /// The device's entries are too small to record commands.
     #[error("atomic commands need 24-byte entries")]
     AtomicUnsupported,
+    /// An atomic remap of pages that are not whole indirection units at the same places.
+    #[error("an atomic command needs whole indirection units")]
+    AtomicPartial,
 }
 
 impl Refusal {

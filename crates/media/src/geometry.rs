@@ -6,6 +6,9 @@
 //! word line of its own, `ppn = superblock * pages_per_superblock + row * dies + die`; else the pages of a
 //! word line follow each other. Invariant: `Geometry` is validated on construction; all its products
 //! fit in 31 bits.
+//!
+//! A page is the firmware's indirection unit: 4 KiB unless `indirection_bytes` is larger. Device files give all sizes in
+//! pages of 4 KiB.
 
 pub use crate::word_line::PAGE_BYTES;
 use crate::word_line::WordLine;
@@ -171,7 +174,7 @@ pub struct Shape {
     pub pages_per_block: u32,
 }
 
-/// A geometry as in device files.
+/// A geometry as in device files: its pages are of 4 KiB, whatever the indirection unit.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct GeometryFields {
@@ -189,6 +192,8 @@ struct GeometryFields {
     cell_bits: u32,
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     one_shot: bool,
+    #[serde(default = "page_bytes", skip_serializing_if = "is_page_bytes")]
+    indirection_bytes: u32,
 }
 
 fn is_zero(number: &u32) -> bool {
@@ -279,7 +284,7 @@ impl Geometry {
         // An L2P cell uses its top bit for "remapped", so a page number has 31.
         if per_superblock * u64::from(shape.superblocks) >= 1 << 31 {
             return fail(
-                "more than 2^31 - 1 flash pages: use fewer superblocks or pages per block".into(),
+                "more than 2^31 - 1 flash pages: use fewer superblocks or pages per block, or a larger indirection unit in a simulation".into(),
             );
         }
 
@@ -378,6 +383,11 @@ impl Geometry {
     /// The word lines of its dies.
     pub fn word_line(&self) -> WordLine {
         self.word_line
+    }
+    /// Host pages of 4 KiB in a page of this geometry: above 1 with a larger indirection unit.
+    #[inline]
+    pub fn host_pages(&self) -> u32 {
+        self.word_line.host_pages()
     }
     /// Pages of a word line, which follow each other.
     #[inline(always)]
@@ -563,7 +573,24 @@ impl TryFrom<GeometryFields> for Geometry {
             page_bytes,
             cell_bits: bits,
             one_shot,
+            indirection_bytes,
         } = described;
+        let word_line = WordLine {
+            planes,
+            page_bytes,
+            bits,
+            one_shot,
+            indirection_bytes,
+        };
+        if let Some(problem) = word_line.problem() {
+            return Err(GeometryError(problem));
+        }
+        let unit = word_line.host_pages();
+        if !pages_per_block.is_multiple_of(unit) {
+            return Err(GeometryError(format!(
+                "pages_per_block = {pages_per_block} must be a multiple of the {unit} pages of an indirection unit"
+            )));
+        }
         // Superblocks may span fewer dies.
         let narrow = if superblock_dies == 0 {
             dies
@@ -580,14 +607,9 @@ impl TryFrom<GeometryFields> for Geometry {
             channels,
             dies: narrow,
             superblocks: superblocks.saturating_mul(groups.max(1)),
-            pages_per_block,
+            pages_per_block: pages_per_block / unit,
         };
-        Self::grouped(shape, groups.max(1))?.with_word_line(WordLine {
-            planes,
-            page_bytes,
-            bits,
-            one_shot,
-        })
+        Self::grouped(shape, groups.max(1))?.with_word_line(word_line)
     }
 }
 
@@ -604,17 +626,19 @@ impl From<Geometry> for GeometryFields {
             page_bytes,
             bits: cell_bits,
             one_shot,
+            indirection_bytes,
         } = geometry.word_line;
         Self {
             channels,
             dies: geometry.dies_total(),
             superblocks: geometry.blocks_per_die(),
-            pages_per_block,
+            pages_per_block: pages_per_block * geometry.host_pages(),
             superblock_dies: if geometry.groups == 1 { 0 } else { dies },
             planes,
             page_bytes,
             cell_bits,
             one_shot,
+            indirection_bytes,
         }
     }
 }

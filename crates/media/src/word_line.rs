@@ -7,12 +7,17 @@
 //! pages of 4 KiB of a word line, in order:   flash page of the first bit          of the second bit
 //!                                            plane 0: parts   plane 1: parts      plane 0: parts   plane 1: parts
 //! ```
-//! Invariant: a word line has a whole number of program units. Absent: durations.
+//! The firmware's *page* is its indirection unit: 4 KiB, or a larger power of two. All counts of pages here are in such units.
+//!
+//! Invariant: a word line has a whole number of program units, and a flash page a whole number of indirection units. Absent:
+//! durations.
 
 use serde::{Deserialize, Serialize};
 
-/// Bytes of a page, on flash and of the host.
+/// Bytes of a page of the host, and of a page of the firmware unless its indirection unit is larger.
 pub const PAGE_BYTES: usize = 4096;
+/// Bytes of the largest indirection unit.
+const INDIRECTION_BYTES_MAX: u32 = 65_536;
 /// Planes of a die.
 const PLANES_MAX: u32 = 8;
 /// Bytes of the largest flash page.
@@ -32,6 +37,8 @@ pub struct WordLine {
     pub bits: u32,
     /// True if all flash pages of a word line are programmed at once.
     pub one_shot: bool,
+    /// Bytes of the firmware's pages: the indirection unit.
+    pub indirection_bytes: u32,
 }
 
 impl Default for WordLine {
@@ -47,20 +54,26 @@ impl WordLine {
         page_bytes: PAGE_BYTES as u32,
         bits: 1,
         one_shot: true,
+        indirection_bytes: PAGE_BYTES as u32,
     };
 
-    /// Pages of 4 KiB in a flash page of one plane.
+    /// Pages in a flash page of one plane.
     pub fn parts(self) -> u32 {
-        self.page_bytes / PAGE_BYTES as u32
+        self.page_bytes / self.indirection_bytes
     }
 
-    /// Pages of 4 KiB that one operation programs.
+    /// Host pages of 4 KiB in a page of the firmware.
+    pub fn host_pages(self) -> u32 {
+        self.indirection_bytes / PAGE_BYTES as u32
+    }
+
+    /// Pages that one operation programs.
     pub fn unit_pages(self) -> u32 {
         let bits = if self.one_shot { self.bits } else { 1 };
         self.planes * self.parts() * bits
     }
 
-    /// Pages of 4 KiB that share the cells of a word line, on all planes.
+    /// Pages that share the cells of a word line, on all planes.
     pub fn pages(self) -> u32 {
         self.planes * self.parts() * self.bits
     }
@@ -71,6 +84,7 @@ impl WordLine {
             planes,
             page_bytes,
             bits,
+            indirection_bytes,
             ..
         } = self;
         if !(1..=PLANES_MAX).contains(&planes) {
@@ -83,6 +97,19 @@ impl WordLine {
                 "page_bytes = {page_bytes} must be 4096, 8192, 16384, 32768 or 65536"
             ));
         }
+        let is_unit = indirection_bytes.is_power_of_two()
+            && (PAGE_BYTES as u32..=INDIRECTION_BYTES_MAX).contains(&indirection_bytes);
+        if !is_unit {
+            return Some(format!(
+                "indirection_bytes = {indirection_bytes} must be 4096, 8192, 16384, 32768 or 65536"
+            ));
+        }
+        if page_bytes < indirection_bytes {
+            return Some(format!(
+                "page_bytes = {page_bytes} must be a multiple of indirection_bytes = {indirection_bytes}: \
+                 a flash page holds whole indirection units"
+            ));
+        }
         if !(1..=CELL_BITS_MAX).contains(&bits) {
             return Some(format!("cell_bits = {bits} must be 1 to {CELL_BITS_MAX}"));
         }
@@ -90,7 +117,14 @@ impl WordLine {
     }
 
     /// Its form in the headers of images: 0 for `SINGLE`.
+    ///
+    /// # Panics
+    /// The indirection unit is larger than 4 KiB: such a device has no image.
     pub(crate) fn to_code(self) -> u32 {
+        assert!(
+            self.host_pages() == 1,
+            "a device whose indirection unit is larger than a page has no image"
+        );
         let pages_in_turn = u32::from(!self.one_shot);
         (self.planes - 1)
             | self.parts().trailing_zeros() << 3
@@ -106,6 +140,7 @@ impl WordLine {
             page_bytes: (PAGE_BYTES as u32) << parts,
             bits: (code >> 6 & 3) + 1,
             one_shot: code >> 8 & 1 == 0,
+            ..Self::SINGLE
         };
         (code >> 9 == 0 && word_line.problem().is_none()).then_some(word_line)
     }
@@ -126,6 +161,7 @@ mod tests {
                             page_bytes: 1 << page,
                             bits,
                             one_shot,
+                            ..WordLine::SINGLE
                         };
                         assert_eq!(word_line.problem(), None);
                         assert_eq!(WordLine::from_code(word_line.to_code()), Some(word_line));

@@ -21,6 +21,8 @@
 //! Other fills have one step: all logical pages in order, each with a unique content (Coldmap, section
 //! V), or the addressable ones in order, with the source's contents.
 //!
+//! Pages here are those of the firmware: indirection units, all of which are written whole.
+//!
 //! No virtual time passes. Invariants: every loop is bounded, and a loop without progress is an
 //! error that says why; the same seed and source give the same device. Absent: the contents written
 //! (the source's).
@@ -93,6 +95,19 @@ pub struct AgingReport {
     pub nvram_used: f64,
     /// Fraction of that which is valid.
     pub nvram_valid: f64,
+}
+
+impl AgingReport {
+    /// Units of `unit` pages each become pages.
+    pub(crate) fn in_pages(self, unit: u32) -> Self {
+        let unit = u64::from(unit);
+        Self {
+            filled: self.filled * unit,
+            remapped: self.remapped * unit,
+            overwritten: self.overwritten * unit,
+            ..self
+        }
+    }
 }
 
 /// Why a device could not be aged.
@@ -176,7 +191,7 @@ pub fn age(
     }
 
     filled += aging.fill()?;
-    let addressable = f64::from(aging.device.config().addressable_lpns());
+    let addressable = f64::from(aging.device.config().addressable_units());
     let overwritten = (addressable * options.overwrite) as u64;
     aging.write(overwritten)?;
 

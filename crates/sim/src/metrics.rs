@@ -17,10 +17,11 @@ use crate::latencies::Latencies;
 use crate::precision::{Figure, Precision};
 use crate::steady;
 use crate::summary::{
-    Ci95, Demotions, MappingCost, RunSummary, Sample, Steadiness, WARRANTY_YEARS, WearOut,
+    Ci95, Demotions, IndirectionCost, MappingCost, RunSummary, Sample, Steadiness, WARRANTY_YEARS,
+    WearOut,
 };
-use remap_ssd_device::Device;
-use remap_ssd_ftl::{Glimpse, Stats, SurvivalClass, UsablePages};
+use remap_ssd_device::{Device, IndirectionCounts};
+use remap_ssd_ftl::{Glimpse, Stats, SurvivalClass};
 use remap_ssd_media::geometry::PAGE_BYTES;
 
 const NS_PER_S: f64 = 1e9;
@@ -56,6 +57,7 @@ struct CounterTotals {
     stats: Stats,
     nvram_bytes: u64,
     flash_reads: u64,
+    indirection: IndirectionCounts,
     lookup_ns: u64,
     reading: Reading,
 }
@@ -65,14 +67,15 @@ impl CounterTotals {
         let ftl = device.ftl();
         let counts = ftl.media().counts;
         Self {
-            stats: ftl.stats(),
+            stats: device.stats(),
             nvram_bytes: counts.nv_bytes_written,
-            flash_reads: counts.reads,
+            flash_reads: counts.reads * u64::from(device.config().geometry.host_pages()),
+            indirection: device.indirection_counts(),
             lookup_ns: device.lookup_total_ns(),
             reading: Reading {
                 at_ns,
                 page_ops,
-                glimpse: ftl.glimpse(&mut UsablePages::default()),
+                glimpse: device.glimpse(),
                 backlog: None,
             },
         }
@@ -97,6 +100,8 @@ pub(crate) struct Meters {
     wanted: usize,
     /// Requests enter at their own times, so bandwidth is that of the load.
     pub is_open: bool,
+    /// Pages of 4 KiB in a page of the firmware.
+    unit_pages: u64,
 }
 
 impl Meters {
@@ -114,6 +119,7 @@ impl Meters {
             due_ns: now + interval_ns,
             wanted: wanted.max(1),
             is_open: false,
+            unit_pages: device.config().geometry.host_pages().into(),
         }
     }
 
@@ -200,19 +206,21 @@ impl Meters {
 
         let flash_reads = last.flash_reads - self.first.flash_reads;
         let config = device.config();
+        let units = last.indirection - self.first.indirection;
         summary.energy = energy(
             &config.energy,
             [flash_reads, summary.flash_pages, summary.erases],
             crossings(
                 flash_reads,
                 summary.flash_pages,
-                copybacks.unwrap_or(0),
+                copybacks.unwrap_or(0) * self.unit_pages,
                 config.timing.two_step,
-            ),
+            ) - units.unmoved_pages,
             page_ops.transfers,
         );
 
         add_pages(&mut summary, &stats);
+        add_units(&mut summary, &units, self.unit_pages);
         add_nvram(&mut summary, device, &last.reading.glimpse);
         add_wear(&mut summary, device, stats.host_writes);
 
@@ -220,11 +228,12 @@ impl Meters {
         let first_retired = device.ftl().first_retired();
         summary.wear_out = WearOut {
             host_bytes: last.stats.host_writes * PAGE_BYTES as u64,
-            first_retired_bytes: first_retired.map(|pages| pages * PAGE_BYTES as u64),
+            first_retired_bytes: first_retired
+                .map(|pages| pages * self.unit_pages * PAGE_BYTES as u64),
             read_only: device.ftl().is_read_only(),
             blocks_retired: last.stats.blocks_retired + last.stats.blocks_worn,
             block_erases: last.reading.glimpse.erases,
-            usable_pages: last.reading.glimpse.usable_pages.into(),
+            usable_pages: u64::from(last.reading.glimpse.usable_pages) * self.unit_pages,
         };
         summary
     }
@@ -319,14 +328,14 @@ impl Meters {
         let (mut amplification, mut bandwidth) = (Vec::new(), Vec::new());
         for round in 1..=steady::ROUNDS {
             let end = self.readings[round * last / steady::ROUNDS - 1];
-            let sample = sample(&before, &end, before.at_ns);
+            let sample = sample(&before, &end, before.at_ns, self.unit_pages);
             amplification.push(sample.write_amplification);
             bandwidth.push(sample.bandwidth_mib_s);
             before = end;
         }
         let is_served_evenly = self.is_open || steady::is_steady(&bandwidth);
         // A device that still has erased space is faster than it will be.
-        let stats = device.ftl().stats();
+        let stats = device.stats();
         let has_wrapped = stats.gc_runs > 0 || stats.host_writes == self.first.stats.host_writes;
         Some(steady::is_steady(&amplification) && is_served_evenly && has_wrapped)
     }
@@ -336,7 +345,7 @@ impl Meters {
         let earlier = std::iter::once(&self.first.reading).chain(&self.readings);
         earlier
             .zip(&self.readings)
-            .map(|(from, to)| sample(from, to, self.first.reading.at_ns))
+            .map(|(from, to)| sample(from, to, self.first.reading.at_ns, self.unit_pages))
             .collect()
     }
 }
@@ -392,10 +401,27 @@ fn add_pages(summary: &mut RunSummary, stats: &Stats) {
         watermark: stats.demoted_watermark,
         degree_full: stats.demoted_degree_full,
         unhinted: stats.demoted_unhinted,
+        ..Demotions::default()
     };
     summary.lost_references = stats.lost_references;
     summary.dedup_hits = stats.dedup_hits;
     summary.dedup_missed = stats.dedup_missed;
+}
+
+/// Adds the cost of indirection units, if they are larger than a page.
+fn add_units(summary: &mut RunSummary, counts: &IndirectionCounts, unit_pages: u64) {
+    if unit_pages == 1 {
+        return;
+    }
+    summary.demotions.unaligned = counts.demoted_unaligned;
+    summary.demotions.partial_unit = counts.demoted_partial;
+    summary.indirection = Some(IndirectionCost {
+        unit_bytes: unit_pages * PAGE_BYTES as u64,
+        whole_writes: counts.whole_writes,
+        read_modify_writes: counts.read_modify_writes,
+        copied_units: counts.copied_units,
+        kept_pages: counts.kept_pages,
+    });
 }
 
 /// Adds the use of remapping metadata, and the time until the NVRAM is worn out.
@@ -453,7 +479,7 @@ fn add_wear(summary: &mut RunSummary, device: &Device, host_writes: u64) {
     };
     summary.life_tb_written = life_bytes / 1e12;
     summary.drive_writes_per_day = life_bytes
-        / (f64::from(config.firmware.lpns) * PAGE_BYTES as f64)
+        / (config.logical_pages() as f64 * PAGE_BYTES as f64)
         / (WARRANTY_YEARS * 365.25);
 }
 
@@ -468,7 +494,7 @@ fn survival(device: &Device) -> Vec<SurvivalClass> {
 }
 
 // Rates between two readings; levels at the second.
-fn sample(from: &Reading, to: &Reading, start_ns: u64) -> Sample {
+fn sample(from: &Reading, to: &Reading, start_ns: u64, unit_pages: u64) -> Sample {
     let seconds = (to.at_ns - from.at_ns) as f64 / NS_PER_S;
 
     let (glimpse, before) = (&to.glimpse, &from.glimpse);
@@ -487,7 +513,7 @@ fn sample(from: &Reading, to: &Reading, start_ns: u64) -> Sample {
         demotions: glimpse.demoted - before.demoted,
         nvram_used: nvram_used(glimpse),
         backlog: to.backlog,
-        usable_pages: glimpse.usable_pages.into(),
+        usable_pages: u64::from(glimpse.usable_pages) * unit_pages,
     }
 }
 

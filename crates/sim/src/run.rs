@@ -36,7 +36,7 @@ use feed::command;
 use front::{Front, Sink};
 use queued::{Queue, Queued, engine};
 use remap_ssd_device::{Device, Lpn};
-use remap_ssd_ftl::{Refusal, UsablePages};
+use remap_ssd_ftl::Refusal;
 use std::ops::ControlFlow;
 use std::time::Instant;
 use tally::Tally;
@@ -64,7 +64,7 @@ pub fn run(
     device.begin_bit_errors();
     // The device may have a past (aging, an earlier run); only this run's share is measured.
     let start = device.busy_until();
-    let stats = device.ftl().stats();
+    let stats = device.stats();
     let pages_total = options.pages.or(source.len_hint());
     let mut meters = Meters::start(device, start, options.sample_interval_ns, options.samples);
     meters.is_open = options.open_loop;
@@ -107,7 +107,7 @@ pub fn run(
 
     // Counted both here and in the firmware: a request lost in the queue would otherwise only make
     // the run look faster.
-    tally.check(&(device.ftl().stats() - stats))?;
+    tally.check(&(device.stats() - stats))?;
 
     let RequestTimes {
         clock,
@@ -292,7 +292,7 @@ impl Sink for Direct<'_> {
         if self.times.is_due() {
             // Recounted: here a reading is rare, whereas a pipeline takes a glimpse for each
             // request.
-            let glimpse = self.device.ftl().glimpse(&mut UsablePages::default());
+            let glimpse = self.device.glimpse();
             self.times.read(glimpse, page_ops, backlog);
         }
     }

@@ -181,6 +181,27 @@ pub struct Demotions {
     /// The page did not name the target as its home.
     #[serde(default)]
     pub unhinted: u64,
+    /// Source and target were at different places in their indirection units.
+    #[serde(default)]
+    pub unaligned: u64,
+    /// The command had only a part of the indirection unit.
+    #[serde(default)]
+    pub partial_unit: u64,
+}
+
+/// The cost of an indirection unit that is larger than a page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IndirectionCost {
+    /// Size of the unit, in bytes.
+    pub unit_bytes: u64,
+    /// Units that the host wrote whole, without a read.
+    pub whole_writes: u64,
+    /// Units of which the host wrote a part: read, changed and programmed.
+    pub read_modify_writes: u64,
+    /// Units that remap commands copied in part, or from several units: read and programmed.
+    pub copied_units: u64,
+    /// Pages that the host deallocated and that kept their contents, since it did not deallocate their whole unit.
+    pub kept_pages: u64,
 }
 
 /// One point of the time series; all rates are over `[previous point, at_s)`.
@@ -353,7 +374,7 @@ pub struct RunSummary {
     pub write_amplification: f64,
     /// Pages the host wrote or remapped, dedup hits included.
     pub host_pages: u64,
-    /// All programs: host, GC, metadata, log.
+    /// All programs: host, GC, metadata, log, in pages of 4 KiB.
     pub flash_pages: u64,
     /// Flash pages programmed by garbage collection.
     pub gc_pages: u64,
@@ -476,6 +497,9 @@ pub struct RunSummary {
     /// What bit errors of flash needed, with this engine and `errors.rate` above 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_errors: Option<ReadErrors>,
+    /// Reads and copies for the indirection unit, if it is larger than a page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub indirection: Option<IndirectionCost>,
     /// Energy of the flash, if the device file says what operations take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub energy: Option<Energy>,

@@ -27,9 +27,9 @@ pub fn device_rows(config: &DeviceConfig) -> Vec<(&'static str, String)> {
         link,
         ..
     } = config;
-    let pages = |count: u32| {
-        let size = bytes(u64::from(count) * PAGE_BYTES as u64);
-        format!("{size}, {} pages", exact(count.into()))
+    let pages = |count: u64| {
+        let size = bytes(count * PAGE_BYTES as u64);
+        format!("{size}, {} pages", exact(count))
     };
     let time = |ns: u64| seconds(ns as f64 / 1e9);
 
@@ -38,8 +38,8 @@ pub fn device_rows(config: &DeviceConfig) -> Vec<(&'static str, String)> {
         geometry.channels(),
         geometry.dies_total(),
         exact(geometry.superblocks().into()),
-        exact(geometry.pages_per_superblock().into()),
-        exact(geometry.pages_per_block().into())
+        exact((geometry.pages_per_superblock() * geometry.host_pages()).into()),
+        exact((geometry.pages_per_block() * geometry.host_pages()).into())
     );
     let page_types = |times: CellTimes| {
         let times: Vec<String> = times.times().iter().map(|ns| time(*ns)).collect();
@@ -63,8 +63,8 @@ pub fn device_rows(config: &DeviceConfig) -> Vec<(&'static str, String)> {
     let (addressed, depth) = (percent(config.addressable), config.queue_depth);
 
     vec![
-        ("logical", pages(firmware.lpns)),
-        ("flash", pages(geometry.pages())),
+        ("logical", pages(config.logical_pages())),
+        ("flash", pages(config.flash_pages())),
         ("array", array),
         (
             "flash times",

@@ -313,7 +313,7 @@ pub(crate) fn device_name(config: &DeviceConfig, scale: Option<f64>) -> String {
 }
 
 fn device_line(config: &DeviceConfig, scale: Option<f64>) -> String {
-    let flash = u64::from(config.geometry.pages()) * PAGE_BYTES as u64;
+    let flash = config.flash_pages() * PAGE_BYTES as u64;
     format!(
         "{}: {} logical on {} of flash, {} of remapping metadata, deduplication {}",
         device_name(config, scale),
@@ -361,5 +361,5 @@ fn aging_line(plan: &Plan, done: &RunResult) -> String {
 
 /// Bytes addressable by hosts.
 fn logical_bytes(config: &DeviceConfig) -> u64 {
-    u64::from(config.firmware.lpns) * PAGE_BYTES as u64
+    config.logical_pages() * PAGE_BYTES as u64
 }

@@ -77,6 +77,7 @@ impl GeometryAdjust {
                 page_bytes: value("page_bytes").unwrap_or(WordLine::SINGLE.page_bytes),
                 bits: value("cell_bits").unwrap_or(1),
                 one_shot: found("one_shot").is_none_or(|one| one.value == true),
+                ..WordLine::SINGLE
             },
         }
     }

@@ -379,7 +379,7 @@ impl Array {
         let node = graph.node(self.dies[die].crosses(crossing));
         let (pages, others) = (u64::from(node.pages), u64::from(node.planes) - 1);
         match (node.work, crossing) {
-            (Work::Read, Crossing::Data) => transfer_ns,
+            (Work::Read, Crossing::Data) => pages * (transfer_ns >> self.together.unit_shift),
             (Work::Read, _) => read + others * read_plane,
             // A copyback.
             (Work::Program, _) if pages == 0 => read + program,

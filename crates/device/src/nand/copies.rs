@@ -127,6 +127,7 @@ impl Nand {
         node.length = self.spec.read.of_row(self.flash_row(run.from));
         node.die = self.chip_of(self.die_of(run.from));
         node.missing = run.count;
+        node.pages = self.geometry.host_pages() as u16;
         let node = self.graph.add_run(node, run);
         self.wait_for(node, self.looked_up);
         self.row = None;

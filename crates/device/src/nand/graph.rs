@@ -97,7 +97,7 @@ pub(super) struct Node {
     pub unit: u32,
     /// Pages of a unit that are not in the buffer, or pages of a run that have not crossed the channel.
     pub missing: u16,
-    /// Pages of 4 KiB that cross the channel; none for a copyback.
+    /// Pages that cross the channel; none for a copyback. Those of a read are of 4 KiB, and of a run those of each of its pages.
     pub pages: u16,
     /// Planes that work at once.
     pub planes: u8,

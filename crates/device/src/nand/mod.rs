@@ -373,11 +373,14 @@ impl Nand {
     /// A flash operation has ended, if any: what waited for it may begin, then its die goes on.
     fn flash_ended(&mut self, mut ended: Option<u32>) {
         while let Some(node) = ended {
-            let Node { die, work, .. } = *self.graph.node(node);
+            let Node {
+                die, work, pages, ..
+            } = *self.graph.node(node);
             let die = usize::from(die);
             match &self.errors {
                 Some(errors) if work == Work::Read && errors.decode_ns() > 0 => {
-                    self.set_timer(self.now + errors.decode_ns(), Timer::Decoded(node));
+                    let decode_ns = u64::from(pages) * errors.decode_ns();
+                    self.set_timer(self.now + decode_ns, Timer::Decoded(node));
                 }
                 _ => {
                     self.finish_read(node);
@@ -526,14 +529,16 @@ impl Nand {
     /// The operations of a part have ended, and its data are in the controller.
     fn part_done(&mut self, part: u32) {
         let now = self.now;
-        let requests::Part { data, merge, .. } = self.requests.part_of(part);
+        let requests::Part {
+            data, merge, pages, ..
+        } = self.requests.part_of(part);
         let end = match data {
             DataPath::ToHost => {
-                self.link_pages[1] += 1;
-                self.front.send_page(now, now)
+                self.link_pages[1] += u64::from(pages);
+                self.front.send(now, pages, now)
             }
             DataPath::Flush => now + self.latencies.flush_ns,
-            DataPath::ToMerge => {
+            DataPath::ToMerge | DataPath::ToCopy => {
                 self.array.watch.merges(part, merge);
                 self.merge_ready(merge);
                 now

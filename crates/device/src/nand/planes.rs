@@ -25,7 +25,10 @@ impl Array {
         let graph = &mut *context.graph;
         let this = &mut self.dies[die];
         let (at, head) = (this.active, *graph.node(this.active));
-        if together.all == 1 || head.work != Work::Read || head.page == NO_PAGE {
+        if !together.is_large && together.all == 1
+            || head.work != Work::Read
+            || head.page == NO_PAGE
+        {
             return;
         }
 
@@ -70,10 +73,11 @@ impl Array {
         let NandSpec { part_saves_ns, .. } = self.spec;
         graph.set_retry_ns(at, retry_ns);
         let is_single = tail == at && (!head.is_run() || graph.run(at).is_single());
+        let is_single = is_single && head.pages == 1;
         let head = graph.node_mut(at);
         head.length = length;
         head.planes = planes.count();
-        if is_single && together.parts > 1 {
+        if is_single && together.is_large {
             head.length = head.length.saturating_sub(part_saves_ns);
         }
     }

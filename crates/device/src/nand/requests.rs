@@ -7,7 +7,7 @@
 //! Invariants: a request ends once; requests end in the order of their times. Absent: operations.
 
 use super::graph::NONE;
-use crate::halves::DataPath;
+use crate::halves::{DataPath, Step};
 use std::collections::VecDeque;
 
 /// A part that has not ended.
@@ -15,6 +15,8 @@ use std::collections::VecDeque;
 pub(super) struct Part {
     pub request: u32,
     pub data: DataPath,
+    /// Pages of 4 KiB that cross the link.
+    pub pages: u16,
     /// Opens when the page that this part reads can be merged.
     pub merge: u32,
     waits: u32,
@@ -52,13 +54,14 @@ impl Requests {
     }
 
     /// A new part, which ends no earlier than the caller's [`Self::waited`]. Internal work has no request.
-    pub(super) fn part(&mut self, request: u32, data: DataPath) -> u32 {
+    pub(super) fn part(&mut self, request: u32, step: Step) -> u32 {
         if request != NONE {
             self.waits[request as usize] += 1;
         }
         let part = Part {
             request,
-            data,
+            data: step.data(),
+            pages: step.pages() as u16,
             merge: NONE,
             waits: 1,
         };

@@ -130,7 +130,7 @@ pub(crate) struct NandSpec {
     pub two_step: bool,
     /// Erasing a block.
     pub erase_ns: u64,
-    /// Moving a page over its channel.
+    /// Moving a page over its channel: an indirection unit.
     pub transfer_ns: u64,
     /// Command and address cycles of a read, a program and an erase on the channel.
     pub command_ns: [u64; 3],

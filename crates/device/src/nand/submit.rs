@@ -60,12 +60,16 @@ impl Nand {
         let begins =
             !std::mem::replace(&mut self.goes_on, step.goes_on()) & (data != DataPath::Own);
 
-        self.link_pages[0] += u64::from(matches!(data, DataPath::FromHost | DataPath::ToMerge));
+        if matches!(data, DataPath::FromHost | DataPath::ToMerge) {
+            self.link_pages[0] += step.pages();
+        }
         let front = &mut self.front;
         let received = match data {
             DataPath::Own | DataPath::Merged => now,
-            DataPath::Absent | DataPath::Flush | DataPath::ToHost => front.arrive(now),
-            DataPath::FromHost | DataPath::ToMerge => front.receive_page(now),
+            DataPath::Absent | DataPath::Flush | DataPath::ToHost | DataPath::ToCopy => {
+                front.arrive(now)
+            }
+            DataPath::FromHost | DataPath::ToMerge => front.receive(now, step.pages() as u16),
         };
         let hashed = match data {
             DataPath::FromHost if hashes => front.hash_page(now, received),
@@ -73,13 +77,13 @@ impl Nand {
         };
         let ready = front.process(front.arrive(now), hashed, begins, step.pages());
 
-        self.add_part(request.unwrap_or(NONE), data, ready, hashes, ops);
+        self.add_part(request.unwrap_or(NONE), step, ready, hashes, ops);
     }
 
     /// Adds a part whose data are in the controller at `ready`, with its operations.
-    fn add_part(&mut self, request: u32, data: DataPath, ready: u64, hashes: bool, ops: &[Op]) {
-        let now = self.now;
-        let part = self.requests.part(request, data);
+    fn add_part(&mut self, request: u32, step: Step, ready: u64, hashes: bool, ops: &[Op]) {
+        let (now, data) = (self.now, step.data());
+        let part = self.requests.part(request, step);
         self.array.watch.part(part, now);
         let mut adding = Adding {
             part,
@@ -110,7 +114,7 @@ impl Nand {
                 }
             };
         }
-        if data == DataPath::ToMerge {
+        if matches!(data, DataPath::ToMerge | DataPath::ToCopy) {
             // Opened when the page has been read. The next step waits for it.
             self.merge = self.gate();
             self.merge_is_hashed = hashes;
@@ -226,6 +230,12 @@ impl Nand {
         node.die = self.chip_of(op.die.into());
         if matches!(work, Work::Read | Work::Program | Work::Buffer) {
             node.page = op.page;
+        }
+        if work == Work::Read {
+            node.pages = match op.amount {
+                0 => self.geometry.host_pages() as u16,
+                wanted => wanted as u16,
+            };
         }
         if work == Work::Erase {
             node.planes = self.geometry.word_line().planes as u8;

@@ -15,6 +15,10 @@ pub(super) struct Together {
     pub all: u32,
     /// Those on one plane.
     pub parts: u32,
+    /// True if a flash page of one plane is larger than 4 KiB.
+    pub is_large: bool,
+    /// log2 of the host pages of 4 KiB in a page.
+    pub unit_shift: u32,
     /// If `all` is a power of two, the bits of a page's number within its flash page.
     bits: Option<u32>,
 }
@@ -27,6 +31,8 @@ impl Together {
         Self {
             all,
             parts,
+            is_large: parts * word_line.host_pages() > 1,
+            unit_shift: word_line.host_pages().trailing_zeros(),
             bits: all.is_power_of_two().then(|| all.trailing_zeros()),
         }
     }

@@ -166,7 +166,7 @@ pub(super) fn tlc() -> DeviceConfig {
             planes: 4,
             page_bytes: 16 * KIB,
             bits: 3,
-            one_shot: true,
+            ..WordLine::SINGLE
         },
         read_ns: &[40_000],
         // 192 KiB at 184 MB/s.
@@ -188,7 +188,7 @@ pub(super) fn qlc() -> DeviceConfig {
             planes: 4,
             page_bytes: 16 * KIB,
             bits: 4,
-            one_shot: true,
+            ..WordLine::SINGLE
         },
         read_ns: &[85_000],
         // 256 KiB at 40 MB/s.

@@ -83,9 +83,10 @@ pub(super) fn status_of(refusal: Refusal) -> Status {
         Refusal::MediaError => Status::UNRECOVERED_READ,
         Refusal::ReadOnly | Refusal::NumbersUsedUp => Status::WRITE_PROTECTED,
         Refusal::DiskFailed => Status::WRITE_FAULT,
-        Refusal::AtomicTooLarge | Refusal::AtomicUnsupported | Refusal::AtomicUnavailable => {
-            Status::NOT_ATOMIC
-        }
+        Refusal::AtomicTooLarge
+        | Refusal::AtomicUnsupported
+        | Refusal::AtomicPartial
+        | Refusal::AtomicUnavailable => Status::NOT_ATOMIC,
         Refusal::NoFileMap => Status::NO_FILE_MAP,
     }
 }

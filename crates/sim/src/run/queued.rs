@@ -14,7 +14,7 @@ use crate::source::{HostPage, PageKind};
 use crate::times::{PageOutcome, RequestTimes, RunClock};
 use remap_ssd_device::nand::{Nand, RequestEnd};
 use remap_ssd_device::{Device, Lpn};
-use remap_ssd_ftl::{Refusal, UsablePages};
+use remap_ssd_ftl::Refusal;
 use std::collections::VecDeque;
 
 /// A request in flight.
@@ -181,7 +181,7 @@ impl Sink for Queued<'_> {
             .enter(&mut self.times, nand, page.at_ns, is_flush);
 
         if self.times.is_due() {
-            let glimpse = self.device.ftl().glimpse(&mut UsablePages::default());
+            let glimpse = self.device.glimpse();
             self.times.read(glimpse, page_ops, backlog);
         }
     }

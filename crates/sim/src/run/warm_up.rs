@@ -15,7 +15,7 @@ use crate::source::{HostPage, Source};
 use crate::steady;
 use crate::times::PageOutcome;
 use remap_ssd_device::{Device, Lpn};
-use remap_ssd_ftl::{Refusal, UsablePages};
+use remap_ssd_ftl::Refusal;
 use std::ops::ControlFlow;
 
 /// Pages taken from the source at a time.
@@ -88,7 +88,7 @@ struct Untimed<'a>(&'a mut Device);
 impl Untimed<'_> {
     /// Pages programmed, and pages written by the host.
     fn counters(&self) -> (u64, u64) {
-        let glimpse = self.0.ftl().glimpse(&mut UsablePages::default());
+        let glimpse = self.0.glimpse();
         (glimpse.programs, glimpse.host_writes)
     }
 }
@@ -103,7 +103,7 @@ impl Sink for Untimed<'_> {
     }
 
     fn deallocate(&mut self, lpn: Lpn, len: u32) -> Result<(), Refusal> {
-        self.0.untimed(|ftl| ftl.deallocate(lpn, len))
+        self.0.execute_deallocation(lpn, len)
     }
 
     #[inline(always)]

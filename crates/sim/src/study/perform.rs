@@ -135,9 +135,7 @@ impl RunSpec {
         RunOptions {
             pages: match self.length {
                 // A hundred times the endurance of all blocks.
-                Length::UntilWornOut => {
-                    Some(100 * config.flash.endurance * u64::from(config.geometry.pages()))
-                }
+                Length::UntilWornOut => Some(100 * config.flash.endurance * config.flash_pages()),
                 Length::Usual | Length::Pages(_) | Length::Precise(_) => pages,
             },
             precision: match self.length {

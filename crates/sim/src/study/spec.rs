@@ -189,7 +189,7 @@ impl RunSpec {
             RUN_BYTES
                 + config.memory_bytes()
                 + u64::from(config.geometry.pages()) * per_page
-                + u64::from(config.firmware.lpns) * per_lpn,
+                + config.logical_pages() * per_lpn,
         )
     }
 }

@@ -90,6 +90,8 @@ impl RunSpec {
             FillSpec::Whole => self.requests.pages(addressable),
             FillSpec::Random | FillSpec::Sequential | FillSpec::Ordered => addressable,
         };
+        // Aging writes whole indirection units.
+        let addressable = addressable.div_ceil(device.config().geometry.host_pages());
 
         let content = aging.content.unwrap_or(ContentModel::Unique);
         let mut writes = Workload::new(WorkloadConfig {
@@ -119,8 +121,9 @@ impl RunSpec {
             source: &mut writes,
             follow,
         };
-        age(device, &mut writes, &options)
-            .map_err(|error| StudyError::about(format_args!("scheme {scheme}"), error))
+        let aged = age(device, &mut writes, &options)
+            .map_err(|error| StudyError::about(format_args!("scheme {scheme}"), error))?;
+        Ok(aged.in_pages(device.config().geometry.host_pages()))
     }
 }
 

@@ -164,7 +164,7 @@ fn word_lines(config: &mut DeviceConfig) {
         planes: 2,
         page_bytes: 16_384,
         bits: 3,
-        one_shot: true,
+        ..WordLine::SINGLE
     };
     let geometry = config.geometry.with_pages_per_block(8 * 24).unwrap();
     config.geometry = geometry.with_word_line(word_line).unwrap();

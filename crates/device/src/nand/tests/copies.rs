@@ -16,7 +16,7 @@ const TLC: WordLine = WordLine {
     planes: 4,
     page_bytes: 16_384,
     bits: 3,
-    one_shot: true,
+    ..WordLine::SINGLE
 };
 
 /// A device, what goes on in it, and what the host has seen.

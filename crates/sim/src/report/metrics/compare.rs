@@ -80,10 +80,18 @@ pub(crate) fn demoted(demotions: &Demotions) -> u64 {
         watermark,
         degree_full,
         unhinted,
+        unaligned,
+        partial_unit,
     } = *demotions;
-    [nvram_full, watermark, degree_full, unhinted]
-        .into_iter()
-        .fold(counter_full, u64::saturating_add)
+    let others = [
+        nvram_full,
+        watermark,
+        degree_full,
+        unhinted,
+        unaligned,
+        partial_unit,
+    ];
+    others.into_iter().fold(counter_full, u64::saturating_add)
 }
 
 /// Pages to be remapped, demoted ones included.

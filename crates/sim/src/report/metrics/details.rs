@@ -6,7 +6,7 @@
 use super::super::format::{exact, number, one_line, seconds};
 use super::Section;
 use super::flash_time::{energy, flash_time};
-use super::remaps::{mapping, mapping_cache, remapping, remapping_metadata};
+use super::remaps::{indirection, mapping, mapping_cache, remapping, remapping_metadata};
 use super::wear::{survival, wear};
 use crate::summary::{OpenLoop, Percentiles, RunSummary};
 
@@ -40,6 +40,7 @@ pub(crate) fn details(run: &RunSummary) -> Vec<Section> {
     sections.extend(mapping_cache(run));
     sections.extend(flash_time(run));
     sections.extend(energy(run));
+    sections.extend(indirection(run));
     sections
 }
 

@@ -15,9 +15,11 @@ pub(super) fn remapping(run: &RunSummary) -> Section {
         watermark,
         degree_full,
         unhinted,
+        unaligned,
+        partial_unit,
     } = run.demotions;
 
-    Section {
+    let mut section = Section {
         title: "Remaps, pages",
         rows: vec![
             ("remapped", exact(run.remaps)),
@@ -34,7 +36,29 @@ pub(super) fn remapping(run: &RunSummary) -> Section {
                 optional(share(run.p2l_lookup_s, run.seconds_simulated), percent),
             ),
         ],
+    };
+    if run.indirection.is_some() {
+        section.rows.extend([
+            ("because places in units differed", exact(unaligned)),
+            ("because it was a part of a unit", exact(partial_unit)),
+        ]);
     }
+    section
+}
+
+/// What units larger than a page cost, if the device has them.
+pub(super) fn indirection(run: &RunSummary) -> Option<Section> {
+    let cost = run.indirection?;
+    Some(Section {
+        title: "Indirection units",
+        rows: vec![
+            ("size", bytes(cost.unit_bytes)),
+            ("written whole", exact(cost.whole_writes)),
+            ("read, changed and written", exact(cost.read_modify_writes)),
+            ("copied for remaps", exact(cost.copied_units)),
+            ("pages not deallocated", exact(cost.kept_pages)),
+        ],
+    })
 }
 
 pub(super) fn remapping_metadata(run: &RunSummary) -> Section {
