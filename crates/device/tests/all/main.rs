@@ -8,6 +8,7 @@ mod device;
 mod extremes;
 mod fingerprints;
 mod folder;
+mod indirection;
 #[path = "../kit/mod.rs"]
 mod kit;
 mod mapping_cache;

@@ -39,7 +39,9 @@ fn flash(dies: u32) -> Nand {
 
 fn op(kind: OpKind, purpose: Purpose, die: u16) -> Op {
     let mut op = Op::new(kind, purpose, After::NOTHING);
-    (op.die, op.page, op.amount) = (die, NO_PAGE, 64);
+    (op.die, op.page) = (die, NO_PAGE);
+    // Bytes of NVRAM.
+    op.amount = if kind == OpKind::Read { 0 } else { 64 };
     op
 }
 
