@@ -341,6 +341,10 @@ impl Device {
     /// assert_eq!(device.ftl().stats().host_programs, 2);
     /// device.execute_deallocation(Lpn(8), 4)?;
     /// assert_eq!(device.glimpse().host_writes, 5);
+    ///
+    /// device.count_written_units(2);
+    /// assert_eq!(device.stats().host_writes, 5 + 2 * 4);
+    /// assert_eq!(device.first_retired(), None);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn stats(&self) -> Stats {
@@ -364,6 +368,22 @@ impl Device {
     pub fn indirection_counts(&self) -> IndirectionCounts {
         let units = self.indirection.as_ref();
         units.map_or_else(IndirectionCounts::default, |units| units.counts())
+    }
+
+    /// Pages of 4 KiB that the host had written when the first block wore out.
+    pub fn first_retired(&self) -> Option<u64> {
+        match &self.indirection {
+            None => self.ftl.first_retired(),
+            Some(units) => units.first_retired(),
+        }
+    }
+
+    /// Counts indirection units that the caller wrote to the firmware itself (`untimed`) as written by the host. Without effect
+    /// if units are pages, which the firmware counts.
+    pub fn count_written_units(&mut self, units: u64) {
+        if let Some(indirection) = &mut self.indirection {
+            indirection.count_written(units);
+        }
     }
 
     /// Deallocates pages without charging time.

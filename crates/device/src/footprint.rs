@@ -14,6 +14,8 @@ impl DeviceConfig {
     pub fn memory_bytes(&self) -> u64 {
         let content = match self.content {
             ContentMode::None => 0,
+            // Identities of larger units are hashes.
+            ContentMode::Identity if self.geometry.host_pages() > 1 => 8,
             ContentMode::Identity => 4,
             // Contents are stored as bytes, with a digest.
             ContentMode::Bytes => PAGE_BYTES as u64 + 48,

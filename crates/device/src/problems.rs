@@ -75,11 +75,13 @@ impl DeviceConfig {
                 "geometry.indirection_bytes above 4096 needs firmware.fs_files = 0 and firmware.fs_blocks = 0: a file map lists pages of 4 KiB",
             ));
         }
-        if u32::try_from(self.logical_pages()).is_err() {
+        let unit = u64::from(self.geometry.host_pages());
+        if u64::from(self.addressable_units()) * unit > u32::MAX.into() {
             wrong.push(problem(
-                "firmware.lpns",
+                "addressable",
                 &format!(
-                    "firmware.lpns = {}: hosts address at most 4,294,967,295 pages of 4 KiB",
+                    "addressable = {} of {} pages: workloads address at most 4,294,967,295 pages of 4 KiB",
+                    self.addressable,
                     self.logical_pages()
                 ),
             ));

@@ -14,7 +14,7 @@ use std::path::Path;
 const OF_THE_FILE: [&str; 3] = ["preset", "scale", "firmware.gc_mode"];
 
 /// Fields omitted when they have their defaults.
-const SILENT: [&str; 14] = [
+const SILENT: [&str; 15] = [
     "timing.erase_suspend_ns",
     "timing.erase_suspensions",
     "firmware.power_loss_protection",
@@ -23,6 +23,7 @@ const SILENT: [&str; 14] = [
     "geometry.page_bytes",
     "geometry.cell_bits",
     "geometry.one_shot",
+    "geometry.indirection_bytes",
     "firmware.mapping",
     "firmware.block_pages",
     "firmware.extension",

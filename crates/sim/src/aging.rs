@@ -156,6 +156,17 @@ pub fn age(
     writes: &mut dyn Source,
     options: &AgingOptions,
 ) -> Result<AgingReport, AgingError> {
+    let before = device.ftl().stats().host_writes;
+    let aged = age_units(device, writes, options)?;
+    device.count_written_units(device.ftl().stats().host_writes - before);
+    Ok(aged)
+}
+
+fn age_units(
+    device: &mut Device,
+    writes: &mut dyn Source,
+    options: &AgingOptions,
+) -> Result<AgingReport, AgingError> {
     // Coldmap's setup: written once and in order, without garbage collection.
     if options.fill == Fill::Sequential {
         let filled = fill_in_order(device)?;

@@ -225,11 +225,10 @@ impl Meters {
         add_wear(&mut summary, device, stats.host_writes);
 
         // Over the device's whole life, aging included.
-        let first_retired = device.ftl().first_retired();
+        let first_retired = device.first_retired();
         summary.wear_out = WearOut {
             host_bytes: last.stats.host_writes * PAGE_BYTES as u64,
-            first_retired_bytes: first_retired
-                .map(|pages| pages * self.unit_pages * PAGE_BYTES as u64),
+            first_retired_bytes: first_retired.map(|pages| pages * PAGE_BYTES as u64),
             read_only: device.ftl().is_read_only(),
             blocks_retired: last.stats.blocks_retired + last.stats.blocks_worn,
             block_erases: last.reading.glimpse.erases,

@@ -63,7 +63,17 @@ pub fn device_rows(config: &DeviceConfig) -> Vec<(&'static str, String)> {
     let (addressed, depth) = (percent(config.addressable), config.queue_depth);
 
     vec![
-        ("logical", pages(config.logical_pages())),
+        (
+            "logical",
+            match geometry.word_line().indirection_bytes {
+                4096 => pages(config.logical_pages()),
+                unit => format!(
+                    "{}, in indirection units of {}",
+                    pages(config.logical_pages()),
+                    bytes(unit.into())
+                ),
+            },
+        ),
         ("flash", pages(config.flash_pages())),
         ("array", array),
         (

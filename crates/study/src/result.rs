@@ -314,8 +314,12 @@ pub(crate) fn device_name(config: &DeviceConfig, scale: Option<f64>) -> String {
 
 fn device_line(config: &DeviceConfig, scale: Option<f64>) -> String {
     let flash = config.flash_pages() * PAGE_BYTES as u64;
+    let unit = match config.geometry.word_line().indirection_bytes {
+        4096 => String::new(),
+        unit => format!(" in units of {}", bytes(unit.into())),
+    };
     format!(
-        "{}: {} logical on {} of flash, {} of remapping metadata, deduplication {}",
+        "{}: {} logical{unit} on {} of flash, {} of remapping metadata, deduplication {}",
         device_name(config, scale),
         bytes(logical_bytes(config)),
         bytes(flash),

@@ -34,6 +34,8 @@ pub(crate) struct Indirection {
     shift: u32,
     gathered: Option<Gathered>,
     counts: IndirectionCounts,
+    /// Pages that the host had written when the first block wore out.
+    first_retired: Option<u64>,
 }
 
 /// Pages of one unit that the current request reads or writes.
@@ -44,14 +46,8 @@ struct Gathered {
     parts: Parts,
     /// One of the pages is written in part, so the unit is read in any case.
     reads: bool,
-    /// The home of each page, if all have homes at the same place of one unit.
-    home: Home,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Home {
-    Unit(Lpn),
-    Absent,
+    /// The home of the unit, if all pages have homes in it, at their places.
+    home: Option<Lpn>,
 }
 
 /// What a command's operations are charged as: called after each of its steps.
@@ -67,12 +63,22 @@ impl Indirection {
                 shift: pages.trailing_zeros(),
                 gathered: None,
                 counts: IndirectionCounts::default(),
+                first_retired: None,
             })
         })
     }
 
     pub(crate) fn counts(&self) -> IndirectionCounts {
         self.counts
+    }
+
+    pub(crate) fn first_retired(&self) -> Option<u64> {
+        self.first_retired
+    }
+
+    /// Counts units that were written to the firmware itself.
+    pub(crate) fn count_written(&mut self, units: u64) {
+        self.counts.pages_written += units << self.shift;
     }
 
     /// Pages of a unit.
@@ -94,6 +100,20 @@ impl Indirection {
 
     /// Executes a page of a request.
     pub(crate) fn submit(
+        &mut self,
+        ftl: &mut Ftl,
+        command: &PageCommand,
+        goes_on: bool,
+        charge: &mut Charge<'_>,
+    ) -> Result<(), Refusal> {
+        let done = self.submit_page(ftl, command, goes_on, charge);
+        if self.first_retired.is_none() && ftl.first_retired().is_some() {
+            self.first_retired = Some(self.counts.pages_written);
+        }
+        done
+    }
+
+    fn submit_page(
         &mut self,
         ftl: &mut Ftl,
         command: &PageCommand,
@@ -157,8 +177,8 @@ impl Indirection {
         }
 
         let home = match kind {
-            PageKind::WriteFor { home } if self.place(home) == place => Home::Unit(self.unit(home)),
-            _ => Home::Absent,
+            PageKind::WriteFor { home } if self.place(home) == place => Some(self.unit(home)),
+            _ => None,
         };
         let gathered = self.gathered.get_or_insert(Gathered {
             unit,
@@ -170,7 +190,7 @@ impl Indirection {
         gathered.parts.set(place, content);
         gathered.reads |= kind == PageKind::ReadModifyWrite;
         if gathered.home != home {
-            gathered.home = Home::Absent;
+            gathered.home = None;
         }
 
         self.counts.pages_read += u64::from(!is_write || kind == PageKind::ReadModifyWrite);
@@ -241,9 +261,9 @@ impl Indirection {
             self.counts.whole_writes += 1;
             let payload = Payload::Identity(parts.over(ZEROES, self.pages()));
             let written = match home {
-                Home::Unit(home) => ftl.write_for(unit, &payload, home),
-                Home::Absent if goes_on => ftl.write_more(unit, &payload),
-                Home::Absent => ftl.write(unit, &payload),
+                Some(home) => ftl.write_for(unit, &payload, home),
+                None if goes_on => ftl.write_more(unit, &payload),
+                None => ftl.write(unit, &payload),
             };
             charge(ftl, Step::of_pages(DataPath::FromHost, count, goes_on));
             return written;

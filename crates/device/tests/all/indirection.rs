@@ -3,10 +3,9 @@
 
 use super::kit::numbers::Numbers;
 use remap_ssd_device::{
-    Device, DeviceConfig, IndirectionCounts, Lpn, PageCommand, PageKind, Refusal, Remap,
-    SchemeKind,
+    Device, DeviceConfig, IndirectionCounts, Lpn, PageCommand, PageKind, Refusal, Remap, SchemeKind,
 };
-use remap_ssd_media::Page;
+use remap_ssd_media::{Page, WordLine};
 use std::collections::HashMap;
 
 /// A small device with units of `unit` pages. `more` is added to the file.
@@ -68,7 +67,9 @@ impl Pages {
         let unit = self.unit;
         let keeps_places = target % unit == source % unit;
         let moved = self.contents[source..source + len].to_vec();
-        let exact: Vec<bool> = (0..len).map(|at| self.is_exact[(source + at) / unit]).collect();
+        let exact: Vec<bool> = (0..len)
+            .map(|at| self.is_exact[(source + at) / unit])
+            .collect();
         self.contents[target..target + len].copy_from_slice(&moved);
         for at in target / unit..=(target + len - 1) / unit {
             let (begin, end) = (at * unit, (at + 1) * unit);
@@ -80,7 +81,10 @@ impl Pages {
         }
         let is_target = |page: usize| (target..target + len).contains(&page);
         let whole = |begin: usize| source <= begin && begin + unit <= source + len;
-        for begin in (0..self.contents.len()).step_by(unit).filter(|begin| whole(*begin)) {
+        for begin in (0..self.contents.len())
+            .step_by(unit)
+            .filter(|begin| whole(*begin))
+        {
             let units_pages = begin..begin + unit;
             if keeps_places {
                 // Its pages that are no targets are lost, unless all of it is replaced.
@@ -146,7 +150,8 @@ fn units_hold_what_an_array_of_pages_holds() {
                     0..4 => {
                         // Few contents, so that units are equal now and then.
                         let base = random.below(3);
-                        let contents: Vec<u64> = (0..len).map(|page| 1 + base * (page % 2)).collect();
+                        let contents: Vec<u64> =
+                            (0..len).map(|page| 1 + base * (page % 2)).collect();
                         let commands: Vec<_> = (first..first + len)
                             .zip(&contents)
                             .map(|(page, content)| PageCommand {
@@ -173,8 +178,10 @@ fn units_hold_what_an_array_of_pages_holds() {
                         // Half of them at the same places of their units.
                         let mut source = random.below(all - len + 1);
                         if random.below(2) == 0 {
-                            source = source / u64::from(unit) * u64::from(unit) + first % u64::from(unit);
-                            source = source.min(first.max(all - len - (all - len - first) % u64::from(unit)));
+                            source = source / u64::from(unit) * u64::from(unit)
+                                + first % u64::from(unit);
+                            source = source
+                                .min(first.max(all - len - (all - len - first) % u64::from(unit)));
                         }
                         let done = device.remap(
                             now,
@@ -199,8 +206,14 @@ fn units_hold_what_an_array_of_pages_holds() {
             assert_eq!(device.ftl().check(), Ok(()));
             assert_eq!(device.stats().host_writes, written);
             let counts = device.indirection_counts();
-            assert!(counts.whole_writes > 50 && counts.read_modify_writes > 50, "{counts:?}");
-            assert!(counts.demoted_unaligned > 0 && counts.demoted_partial > 0, "{counts:?}");
+            assert!(
+                counts.whole_writes > 50 && counts.read_modify_writes > 50,
+                "{counts:?}"
+            );
+            assert!(
+                counts.demoted_unaligned > 0 && counts.demoted_partial > 0,
+                "{counts:?}"
+            );
             let shared = device.stats();
             assert!(scheme == SchemeKind::None || shared.remaps > shared.dedup_hits);
         }
@@ -271,7 +284,10 @@ fn a_request_reads_and_programs_each_unit_once() {
     assert_eq!(of(remap(122, 82, 8)), (4, 2));
     assert_eq!(of(remap(140, 82, 4)), (2, 1));
     let counts = device.indirection_counts();
-    assert_eq!((counts.demoted_unaligned, counts.demoted_partial), (1 + 1 + 4, 4));
+    assert_eq!(
+        (counts.demoted_unaligned, counts.demoted_partial),
+        (1 + 1 + 4, 4)
+    );
 
     let done = device.remap(0, &remap(162, 86, 8));
     assert_eq!((done.remapped, done.copied.total()), (4, 4));
@@ -283,8 +299,8 @@ fn a_request_reads_and_programs_each_unit_once() {
     assert_eq!(device.stats().host_deallocations, 4);
 }
 
-/// 50 us a read, 500 us a program, 10 us and 4 us for moving 4 KiB; 1 us a command.
-fn times(more: &str) -> Device {
+/// 50 us a read, 500 us a program, 10 us and 4 us for moving 4 KiB; 1 us a command. Flash pages of `page_bytes`.
+fn times(page_bytes: u32, more: &str) -> Device {
     let more = format!(
         "[flash]\ntransfer_ns = 10_000\n[link]\nmib_s = 1000\ncommand_ns = 1000\n\
          [background]\nlookup_stalls_dies = false\n{more}"
@@ -292,6 +308,11 @@ fn times(more: &str) -> Device {
     let mut config = config(4, SchemeKind::None, "").expect("a valid file");
     let given = DeviceConfig::from_toml(&format!("preset = \"fast21-32g\"\n{more}"));
     let given = given.expect("a valid file");
+    let word_line = WordLine {
+        page_bytes,
+        ..config.geometry.word_line()
+    };
+    config.geometry = config.geometry.with_word_line(word_line).expect("valid");
     (config.flash, config.link, config.timing) = (given.flash, given.link, given.timing);
     config.background = given.background;
     config.firmware.dedup = false;
@@ -301,7 +322,7 @@ fn times(more: &str) -> Device {
 #[test]
 fn transfers_take_as_long_as_what_is_moved() {
     for engine in ["published", "nand"] {
-        let mut device = times(&format!("[timing]\nengine = \"{engine}\""));
+        let mut device = times(16_384, &format!("[timing]\nengine = \"{engine}\""));
         let mut now = device
             .submit_request(0, &request(PageKind::Write, 0, 64))
             .done_at;
@@ -323,6 +344,28 @@ fn transfers_take_as_long_as_what_is_moved() {
             assert_eq!(of(&request(PageKind::Read, 20, pages)), read, "{engine}");
         }
     }
+}
+
+#[test]
+fn units_of_a_larger_flash_page_are_moved_alone() {
+    let mut device = times(65_536, "[timing]\nengine = \"nand\"\npart_saves_ns = 5000");
+    let mut now = device
+        .submit_request(0, &request(PageKind::Write, 0, 512))
+        .done_at;
+    let mut of = |commands: &[PageCommand]| {
+        now = now.max(device.busy_until()) + 10_000_000;
+        device.submit_request(now, commands).done_at - now
+    };
+
+    // The array is faster for 4 KiB alone, and not for the whole unit.
+    let link = 3_907;
+    let read = |saves: u64, pages: u64| 51_000 - saves + pages * (10_000 + link);
+    assert_eq!(of(&request(PageKind::Read, 8, 1)), read(5_000, 1));
+    assert_eq!(of(&request(PageKind::Read, 8, 4)), read(0, 4));
+    // A write is done once its unit is in the controller's buffer.
+    assert_eq!(of(&request(PageKind::Write, 8, 4)), 1_000 + 4 * link);
+    let merged = link + 1_000 + 50_000 + 40_000;
+    assert_eq!(of(&request(PageKind::Write, 13, 1)), merged);
 }
 
 #[test]
@@ -410,8 +453,16 @@ fn files_count_pages_whatever_the_unit() {
     let config = large(3_906_250_000, 16_384).expect("a valid file");
     assert_eq!(config.firmware.lpns, 976_562_500);
     assert_eq!(config.logical_pages(), 3_906_250_000);
+    let error = large(5_000_000_000, 16_384).unwrap_err().to_string();
+    assert!(
+        error.contains("workloads address at most 4,294,967,295"),
+        "{error}"
+    );
     let error = large(3_906_250_000, 4096).unwrap_err().to_string();
-    assert!(error.contains("2,147,483,647") || error.contains("2^31"), "{error}");
+    assert!(
+        error.contains("2,147,483,647") || error.contains("2^31"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -426,7 +477,10 @@ fn impossible_units_are_refused() {
         changed.unwrap_err().to_string()
     };
     for (settings, wanted) in [
-        (&["geometry.indirection_bytes=12288"][..], "must be 4096, 8192"),
+        (
+            &["geometry.indirection_bytes=12288"][..],
+            "must be 4096, 8192",
+        ),
         (
             &["geometry.indirection_bytes=65536"],
             "page_bytes = 16384 must be a multiple of indirection_bytes = 65536",

@@ -3,6 +3,7 @@
 mod arrivals;
 mod collection;
 mod fio_jobs;
+mod indirection;
 mod micro;
 mod models;
 mod nand;

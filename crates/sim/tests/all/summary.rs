@@ -211,6 +211,25 @@ fn every_figure_of_a_summary_is_measured_by_some_run() {
     let mut source = Mixed::on(&read, 60_000);
     add(&measured(&mut read, &mut source, &RunOptions::default()));
 
+    // Indirection units of four pages, written page by page and whole.
+    let units = [
+        "geometry.page_bytes=16384",
+        "geometry.indirection_bytes=16384",
+    ];
+    let mut large = device(SchemeKind::RemapSsd, &units);
+    let mut source = Mixed::on(&large, 60_000);
+    add(&measured(&mut large, &mut source, &RunOptions::default()));
+    let in_order: NamedWorkload = "seqwrite,pages=8".parse().expect("a workload");
+    let addressable = large.config().addressable_lpns();
+    let mut source = in_order
+        .source(ContentModel::Unique, addressable, 1, 0)
+        .expect("it fits");
+    let options = RunOptions {
+        pages: Some(10_000),
+        ..RunOptions::default()
+    };
+    add(&measured(&mut large, &mut *source, &options));
+
     // Blocks that wear out.
     let mut worn = device(SchemeKind::None, &["flash.endurance=4"]);
     let options = RunOptions {
