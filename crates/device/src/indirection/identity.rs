@@ -11,9 +11,9 @@
 use super::PARTS_MAX;
 
 /// Starts of the hashes, so that units of different origin never meet.
-const WHOLE: u64 = 0x77_686f_6c65;
+const WHOLE: u64 = 0x0077_686f_6c65;
 const CHANGED: u64 = 0x6368_616e_6765;
-const PART: u64 = 0x70_6172_74;
+const PART: u64 = 0x7061_7274;
 
 /// Identity of zeroes: of a unit that is not mapped, and of each of its pages.
 pub(super) const ZEROES: u64 = 0;
