@@ -65,6 +65,7 @@ impl Device {
     fn new(py: Python<'_>, toml: &str, power_cuts: bool) -> PyResult<Self> {
         let config = DeviceConfig::from_toml(toml).map_err(mistake)?;
         config.check_known_ends().map_err(mistake)?;
+        config.check_unit_is_page().map_err(mistake)?;
         py.detach(|| device::Device::format(config).map(|device| Self::powered(device, power_cuts)))
             .map_err(mistake)
     }

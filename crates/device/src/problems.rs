@@ -47,12 +47,12 @@ impl DeviceConfig {
     /// Checks that the indirection unit is a page.
     ///
     /// # Errors
-    /// It is larger: such a device can only be simulated.
-    pub(crate) fn check_unit_is_page(&self) -> Result<(), DeviceConfigError> {
+    /// It is larger: such a device is for simulated runs.
+    pub fn check_unit_is_page(&self) -> Result<(), DeviceConfigError> {
         match self.geometry.word_line().indirection_bytes {
             4096 => Ok(()),
             bytes => Err(DeviceConfigError(format!(
-                "geometry.indirection_bytes = {bytes} is for simulations: a device that is saved, served or in an image has units of 4096 bytes"
+                "geometry.indirection_bytes = {bytes} is for simulated runs: devices that are saved, served, watched or used page by page have units of 4096 bytes"
             ))),
         }
     }
@@ -66,7 +66,7 @@ impl DeviceConfig {
         if self.content == ContentMode::Bytes {
             wrong.push(problem(
                 "geometry.indirection_bytes",
-                "geometry.indirection_bytes above 4096 is for simulations: content must be \"identity\" or \"none\", not \"bytes\"",
+                "geometry.indirection_bytes above 4096 is for simulated runs: content must be \"identity\" or \"none\", not \"bytes\"",
             ));
         }
         if self.firmware.fs_files > 0 || self.firmware.fs_blocks > 0 {

@@ -72,13 +72,21 @@ pub(crate) fn check(run: &GridRun, sources: &mut CheckedSources) -> Result<(), R
             run.scheme
         )
         .into()),
-        RunKind::Recovery => spec(run).map(drop),
+        RunKind::Recovery => {
+            run.device.check_unit_is_page()?;
+            spec(run).map(drop)
+        }
         RunKind::Micro => {
+            run.device.check_unit_is_page()?;
             run.device.check_known_ends()?;
             micro::parse(&run.workload).map(drop)
         }
-        RunKind::Order => order::parse(&run.workload).map(drop),
+        RunKind::Order => {
+            run.device.check_unit_is_page()?;
+            order::parse(&run.workload).map(drop)
+        }
         RunKind::Host => {
+            run.device.check_unit_is_page()?;
             run.device.check_known_ends()?;
             host::check(run)
         }

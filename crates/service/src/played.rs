@@ -82,7 +82,9 @@ impl Played {
             ));
         }
 
-        let known = device.config().check_known_ends();
+        let config = device.config();
+        let known = config.check_known_ends();
+        let known = known.and_then(|()| config.check_unit_is_page());
         known.map_err(|error| ServiceError::usage(error.to_string()))?;
 
         // Aging took no virtual time; the past of an image may have.

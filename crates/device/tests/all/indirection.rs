@@ -493,7 +493,7 @@ fn impossible_units_are_refused() {
             &["geometry.pages_per_block=66"],
             "pages_per_block = 66 must be a multiple of the 4 pages",
         ),
-        (&["content=bytes"], "is for simulations"),
+        (&["content=bytes"], "is for simulated runs"),
         (
             &["firmware.fs_files=64", "firmware.fs_blocks=64"],
             "lists pages of 4 KiB",
@@ -512,9 +512,12 @@ fn impossible_units_are_refused() {
     let device = device(4, SchemeKind::RemapSsd);
     let file = tempfile::tempdir().expect("a folder");
     let error = device.save(&file.path().join("device.img")).unwrap_err();
-    assert!(error.to_string().contains("is for simulations"), "{error}");
+    assert!(
+        error.to_string().contains("is for simulated runs"),
+        "{error}"
+    );
     let error = Device::in_memory(device.config().clone()).err();
-    assert!(error.is_some_and(|error| error.to_string().contains("is for simulations")));
+    assert!(error.is_some_and(|error| error.to_string().contains("is for simulated runs")));
 }
 
 #[test]
