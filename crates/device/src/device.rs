@@ -326,6 +326,8 @@ impl Device {
     /// let config = DeviceConfig::from_toml(
     ///     "preset = \"fast21-32g\"\nscale = \"1/64\"\n[geometry]\npage_bytes = 16384\nindirection_bytes = 16384",
     /// )?;
+    /// assert!(config.addressable_units() < config.geometry.pages());
+    /// assert!(config.logical_pages() < config.flash_pages());
     /// let mut device = Device::format(config)?;
     ///
     /// // Four pages are a unit: the first write has them all, the second one changes one of them.
