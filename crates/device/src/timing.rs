@@ -194,7 +194,7 @@ impl Timing {
                 }
                 end
             }
-            OpKind::ReadTable => self.read(op.die.into(), op.purpose, ready, now),
+            OpKind::ReadTable => self.read(op, ready, now),
             OpKind::NvWrite => {
                 let length = per_64_bytes(op.amount, self.latencies.nvram_write_ns);
                 let end = self.port.pass(now, length, ready);

@@ -14,7 +14,7 @@ use std::path::Path;
 const OF_THE_FILE: [&str; 3] = ["preset", "scale", "firmware.gc_mode"];
 
 /// Fields omitted when they have their defaults.
-const SILENT: [&str; 15] = [
+const SILENT: [&str; 16] = [
     "timing.erase_suspend_ns",
     "timing.erase_suspensions",
     "firmware.power_loss_protection",

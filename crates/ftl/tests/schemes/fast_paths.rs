@@ -28,7 +28,7 @@ impl Done {
     fn add(&mut self, ops: &[Op]) {
         for op in ops {
             match op.kind {
-                OpKind::Read => self.pages.push((Did::Read, op.page)),
+                OpKind::Read | OpKind::ReadTable => self.pages.push((Did::Read, op.page)),
                 OpKind::Program => self.pages.push((Did::Program, op.page)),
                 OpKind::CopyRow => {
                     let sources = (0..64).filter(|bit| op.sources >> bit & 1 == 1);
