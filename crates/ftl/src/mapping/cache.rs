@@ -246,8 +246,6 @@ impl MappingCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rand::{RngExt, SeedableRng};
-    use rand_xoshiro::Xoshiro256PlusPlus;
     use std::collections::{BTreeSet, VecDeque};
 
     /// The same by lists that are searched.
@@ -293,7 +291,14 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_entry_leaves_and_its_page_is_programmed_once() {
-        let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
+        // A generator that is good enough here, and the same on every machine.
+        let mut state = 1u64;
+        let mut below = |n: u32| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (((state >> 32) * u64::from(n)) >> 32) as u32
+        };
         for capacity in [1, 3, 17, 200] {
             let lpns = 5 * TRANSLATION_ENTRIES + 9;
             let mut cache = MappingCache::new(lpns, capacity * CACHED_BYTES);
@@ -304,17 +309,13 @@ mod tests {
             };
             let mut reads = Vec::new();
             for _ in 0..5_000 {
-                let near = random.random_range(0..40) + TRANSLATION_ENTRIES - 20;
-                let lpn = if random.random_ratio(1, 2) {
-                    near
-                } else {
-                    random.random_range(0..lpns)
-                };
-                let changes = random.random_ratio(1, 3);
+                let near = below(40) + TRANSLATION_ENTRIES - 20;
+                let lpn = if below(2) == 0 { near } else { below(lpns) };
+                let changes = below(3) == 0;
                 cache.touch(Lpn(lpn), changes);
                 searched.touch(lpn, changes);
                 reads.extend(cache.take_missed().into_iter().flatten());
-                if random.random_ratio(1, 4) {
+                if below(4) == 0 {
                     let mut programs = Vec::new();
                     while let Eviction::Program(page) = cache.evict() {
                         programs.push(page);
