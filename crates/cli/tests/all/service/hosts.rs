@@ -46,9 +46,8 @@ fn who_is_refused_is_logged_with_its_name_and_the_reason() {
         "{refused}"
     );
     assert!(refused.ends_with("this host is not allowed"), "{refused}");
-    let ended =
-        |message: &String| message.starts_with("discovery 0 of nqn.2026-11.test:friend ended");
-    assert!(messages.iter().any(ended), "{messages:#?}");
+    let connected = |message: &String| message == "queue 1 connected by nqn.2026-11.test:friend";
+    assert!(messages.iter().any(connected), "{messages:#?}");
     served.stop();
 }
 
