@@ -11,10 +11,11 @@ use crate::command::{PageCommand, PageKind};
 use crate::completion::{Completion, CopiedPages, FileCompletion, RemapCompletion};
 use crate::config::{DeviceConfig, DeviceConfigError};
 use crate::fingerprint_outcome::Fingerprints;
-use crate::halves::{DataPath, FirmwareHalf, OpCharger, Step, TimingHalf, look_ahead, perform};
+use crate::halves::{FirmwareHalf, OpCharger, TimingHalf, look_ahead, perform};
 use crate::indirection::{Charge, Indirection, IndirectionCounts};
 use crate::nand::Nand;
 use crate::open_error::OpenError;
+use crate::step::{DataPath, Step};
 use crate::timing::Timing;
 use remap_ssd_ftl::{
     FileBlock, FilePage, Ftl, Glimpse, Lpn, RecoveryReport, Refusal, Remap, Stats, UsablePages,

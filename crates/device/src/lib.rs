@@ -59,6 +59,7 @@ mod saved;
 mod scale;
 mod service;
 mod setting;
+mod step;
 mod suggest;
 pub mod superblocks;
 mod timing;

@@ -4,8 +4,9 @@
 
 use crate::command::PageCommand;
 use crate::device::Device;
-use crate::halves::{DataPath, Step, perform};
+use crate::halves::perform;
 use crate::nand::Nand;
+use crate::step::{DataPath, Step};
 use remap_ssd_ftl::{Lpn, Refusal};
 
 impl Device {

@@ -20,7 +20,7 @@ mod remap;
 pub use counts::IndirectionCounts;
 
 use crate::command::{PageCommand, PageKind};
-use crate::halves::{DataPath, Step};
+use crate::step::{DataPath, Step};
 use identity::{Parts, ZEROES};
 use remap_ssd_ftl::{Ftl, Lpn, Refusal, Remap};
 use remap_ssd_media::{Geometry, OpKind, Page, Payload, Purpose};

@@ -15,7 +15,7 @@
 
 use super::identity::{Parts, ZEROES, part_of};
 use super::{Charge, Indirection, identity_of};
-use crate::halves::{DataPath, Step};
+use crate::step::{DataPath, Step};
 use remap_ssd_ftl::{Ftl, Lpn, Refusal, Remap};
 use std::ops::Range;
 

@@ -56,8 +56,8 @@ pub use timeline::{Activity, DieInterval, Timeline};
 pub use utilisation::{DieState, Utilisation};
 
 use crate::config::Latencies;
-use crate::halves::{DataPath, Step};
 use crate::lane::FrontEnd;
+use crate::step::{DataPath, Step};
 use array::{Array, Context};
 use copies::PageWaits;
 use copyback::Copybacks;

@@ -7,7 +7,7 @@
 //! Invariants: a request ends once; requests end in the order of their times. Absent: operations.
 
 use super::graph::NONE;
-use crate::halves::{DataPath, Step};
+use crate::step::{DataPath, Step};
 use std::collections::VecDeque;
 
 /// A part that has not ended.

@@ -4,7 +4,7 @@ use super::graph::{Class, Lane, Mark, NONE, Node, Work};
 use super::lanes::{Ready, Way};
 use super::spec::NandSpec;
 use super::{Nand, Timer};
-use crate::halves::{DataPath, Step};
+use crate::step::{DataPath, Step};
 use crate::timing::per_64_bytes;
 use remap_ssd_media::op::NO_PAGE;
 use remap_ssd_media::{ClearId, Op, OpKind, Ppn, Purpose};

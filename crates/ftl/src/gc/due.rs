@@ -3,7 +3,6 @@
 //! Invariants: a superblock is listed at most once until it is erased; a free one has no counted reads. Absent:
 //! when a listed superblock is refreshed (`refresh`).
 
-use super::room::Room;
 use crate::config::Config;
 use remap_ssd_media::{Geometry, Ppn, SbId};
 use std::collections::VecDeque;
@@ -28,6 +27,17 @@ pub(crate) struct Refresh {
     pub(super) was_last: bool,
     /// Collections of garbage for a refresh that waits for room.
     pub(super) room: Room,
+}
+
+/// What collections may do for the refresh that waits.
+#[derive(Default)]
+pub(super) struct Room {
+    /// Free superblocks that the refresh lacked at the last attempt, until garbage is looked for.
+    pub(super) lacking: u32,
+    /// Pages moved for room since the last refresh began.
+    pub(super) moved: u64,
+    /// Pages that the host had transferred then.
+    pub(super) transferred: u64,
 }
 
 impl Refresh {

@@ -7,22 +7,12 @@
 //!
 //! Invariants: such a collection begins only if the garbage of all superblocks gives what is lacking. From one
 //! refresh to the next, such collections move at most as many pages as the flash has and the host transfers.
-//! Absent: the decision that room is lacking (`refresh`), other collections (`pace`).
+//! Absent: the counts (`due`), the decision that room is lacking (`refresh`), other collections (`pace`).
 
+use super::due::Room;
 use crate::ftl::Ftl;
 use crate::policy::GcPolicy;
 use std::cell::Cell;
-
-/// What collections may do for the refresh that waits.
-#[derive(Default)]
-pub(super) struct Room {
-    /// Free superblocks that the refresh lacked at the last attempt, until garbage is looked for.
-    pub(super) lacking: u32,
-    /// Pages moved for room since the last refresh began.
-    moved: u64,
-    /// Pages that the host had transferred then.
-    transferred: u64,
-}
 
 impl Ftl {
     /// Starts to collect the superblock with the most garbage, if a refresh has just been found to wait for room

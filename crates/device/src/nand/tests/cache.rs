@@ -3,8 +3,8 @@
 use super::host::{AFTER, Host, link, spec};
 use super::units::{LARGE, nand, op, submit, unprotected};
 use crate::config::Latencies;
-use crate::halves::{DataPath, Step};
 use crate::nand::{Cause, CellTimes, Nand, NandSpec, Suspension};
+use crate::step::{DataPath, Step};
 use remap_ssd_media::{After, OpKind, Purpose, WordLine};
 
 const PAGE: u64 = 4096;

@@ -3,8 +3,8 @@
 use super::host::{Noise, spec};
 use super::units::op;
 use crate::config::Latencies;
-use crate::halves::{DataPath, Step};
 use crate::nand::{Causes, CellTimes, Nand, NandSpec, RequestEnd, Suspension, Utilisation};
+use crate::step::{DataPath, Step};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{After, Geometry, Op, OpKind, Ppn, Purpose, WordLine};
 

@@ -2,8 +2,8 @@
 
 use super::units::{nand, op, submit, unprotected};
 use crate::config::Latencies;
-use crate::halves::{DataPath, Step};
 use crate::nand::{Nand, NandSpec};
+use crate::step::{DataPath, Step};
 use remap_ssd_media::{After, ClearId, Op, OpKind, Purpose, WordLine};
 
 /// Pages of a block: dies are dealt to in turn, so each page of a die's block is `dies` after the last.

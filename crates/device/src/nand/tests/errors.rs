@@ -3,8 +3,8 @@
 use super::host::spec;
 use super::units::{LARGE, nand, op};
 use crate::config::{Errors, Latencies};
-use crate::halves::{DataPath, Step};
 use crate::nand::{Nand, NandSpec, ReadErrors};
+use crate::step::{DataPath, Step};
 use remap_ssd_media::{After, Op, OpKind, Purpose, ReadOutcome, WordLine};
 
 const READ: u64 = 50_000;

@@ -2,8 +2,8 @@
 
 use super::host::{Host, link, spec};
 use crate::config::Latencies;
-use crate::halves::{DataPath, Step};
 use crate::nand::{CellTimes, Nand, NandSpec, RequestEnd};
+use crate::step::{DataPath, Step};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{After, ClearId, Geometry, Op, OpKind, Ppn, Purpose};
 

@@ -1,8 +1,8 @@
 //! A host with a fixed number of requests in flight, and flash without firmware.
 
 use crate::config::Latencies;
-use crate::halves::{DataPath, Step};
 use crate::nand::{CellTimes, Nand, NandSpec, RequestEnd, Suspension};
+use crate::step::{DataPath, Step};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::op::NO_PAGE;
 use remap_ssd_media::{After, Geometry, Op, OpKind, Purpose};

@@ -3,8 +3,8 @@
 use super::host::{AFTER, BEFORE, Noise, link, mean, quantile, spec};
 use super::units::{LARGE, nand, op, submit, unprotected};
 use crate::config::Latencies;
-use crate::halves::{DataPath, Step};
 use crate::nand::{CellTimes, Nand, NandSpec};
+use crate::step::{DataPath, Step};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{After, Geometry, OpKind, Purpose, WordLine};
 

@@ -3,8 +3,8 @@
 use super::host::spec;
 use super::units::{nand, op, submit};
 use crate::config::Latencies;
-use crate::halves::{DataPath, Step};
 use crate::nand::{Nand, NandSpec, Suspension};
+use crate::step::{DataPath, Step};
 use remap_ssd_media::{After, OpKind, Purpose, WordLine};
 
 /// A die without channels: reads of 50 us, programs of 400 us, erases of 3.5 ms.

@@ -3,8 +3,8 @@
 use super::host::spec;
 use super::units::{LARGE, nand, op, submit};
 use crate::config::Latencies;
-use crate::halves::{DataPath, Step};
 use crate::nand::{CellTimes, DieState, Nand, NandSpec};
+use crate::step::{DataPath, Step};
 use remap_ssd_media::{After, ClearId, OpKind, Purpose, WordLine};
 
 const READ: u64 = 50_000;

@@ -2,8 +2,8 @@
 
 use super::host::{AFTER, BEFORE, link, spec};
 use crate::config::Latencies;
-use crate::halves::{DataPath, Step};
 use crate::nand::{Cause, CellTimes, Nand, NandSpec};
+use crate::step::{DataPath, Step};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{After, ClearId, Geometry, Op, OpKind, Ppn, Purpose, WordLine};
 

@@ -4,8 +4,8 @@
 
 use super::host::Noise;
 use crate::config::Latencies;
-use crate::halves::{DataPath, Step};
 use crate::nand::{CellTimes, Nand, NandSpec, Suspension};
+use crate::step::{DataPath, Step};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::op::NO_PAGE;
 use remap_ssd_media::{After, ClearId, Geometry, Op, OpKind, Ppn, Purpose, WordLine};

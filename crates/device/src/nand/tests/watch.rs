@@ -2,8 +2,8 @@
 
 use super::host::{Host, spec};
 use crate::config::Latencies;
-use crate::halves::{DataPath, Step};
 use crate::nand::{Activity, Cause, CellTimes, DieState, Nand, NandSpec, Suspension, Timeline};
+use crate::step::{DataPath, Step};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::op::NO_PAGE;
 use remap_ssd_media::{After, Geometry, Op, OpKind, Purpose};
