@@ -211,6 +211,11 @@ fn every_figure_of_a_summary_is_measured_by_some_run() {
     let mut source = Mixed::on(&read, 60_000);
     add(&measured(&mut read, &mut source, &RunOptions::default()));
 
+    // Few entries of the mapping table are in DRAM.
+    let mut little = device(SchemeKind::RemapSsd, &["firmware.mapping_cache_bytes=4096"]);
+    let mut source = Mixed::on(&little, 60_000);
+    add(&measured(&mut little, &mut source, &RunOptions::default()));
+
     // Indirection units of four pages, written page by page and whole.
     let units = [
         "geometry.page_bytes=16384",
