@@ -47,7 +47,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// All reasons.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::OutOfRange,
         Self::MediaError,
         Self::ReadOnly,
@@ -57,6 +57,7 @@ impl Refusal {
         Self::AtomicUnavailable,
         Self::NoFileMap,
         Self::AtomicUnsupported,
+        Self::AtomicPartial,
     ];
 }
 

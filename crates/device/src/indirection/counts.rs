@@ -76,6 +76,7 @@ impl IndirectionCounts {
             gc_copies: pages(stats.gc_copies),
             meta_programs: pages(stats.meta_programs),
             log_programs: pages(stats.log_programs),
+            table_programs: pages(stats.table_programs),
             lost_references: pages(stats.lost_references),
             merge_programs: pages(stats.merge_programs),
             merge_pads: pages(stats.merge_pads),

@@ -326,7 +326,8 @@ impl Indirection {
 
     /// Refuses pages after the last unit.
     fn check_range(&self, ftl: &Ftl, page: Lpn, len: u32) -> Result<(), Refusal> {
-        let pages = u64::from(ftl.config().lpns) << self.shift;
+        // LPNs have 32 bits, also those of larger devices.
+        let pages = (u64::from(ftl.config().lpns) << self.shift).min(u32::MAX.into());
         if u64::from(page) + u64::from(len) > pages {
             return Err(Refusal::OutOfRange);
         }

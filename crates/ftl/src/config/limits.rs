@@ -33,8 +33,8 @@ impl Config {
     }
 
     /// Superblocks kept free so that garbage collection and a flash log can always make progress: a
-    /// victim's pages may open one in every zone before the victim is erased, and an atomic command
-    /// takes two without collecting, and translation pages take one; each in every group of dies.
+    /// victim's pages may open one in every zone before the victim is erased, an atomic command
+    /// takes two without collecting, and translation pages take one: all of this in every group of dies.
     pub(crate) fn reserve(&self, geometry: &Geometry) -> u32 {
         let opens = 2 + self.gc_opens() as u32 + self.table_opens();
         geometry.groups() * opens + self.flash_need(geometry).spare

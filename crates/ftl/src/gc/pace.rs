@@ -369,7 +369,8 @@ impl Ftl {
         if self.gc.job.is_none() && !self.begin_idle_job() {
             return false;
         }
-        self.step_job().is_ok()
+        // Entries that earlier steps have changed may leave the mapping cache.
+        self.make_cache_room().is_ok() && self.step_job().is_ok()
     }
 
     /// Starts a job ahead of need: a refresh if it has its turn, else a collection if space is short or a refresh

@@ -6,7 +6,7 @@
 //! that it lacks, and garbage is collected for it: before programs, after reads and in idle time.
 //!
 //! Invariants: such a collection begins only if the garbage of all superblocks gives what is lacking. From one
-//! refresh to the next, such collections move at most as many pages as the flash has and the host transfers.
+//! refresh to the next, such collections move about as many pages, at most, as the flash has and the host transfers.
 //! Absent: the counts (`due`), the decision that room is lacking (`refresh`), other collections (`pace`).
 
 use super::due::Room;

@@ -207,7 +207,9 @@ impl Ftl {
     #[cold]
     fn cache_entry(&mut self, lpn: Lpn) -> Result<(), Refusal> {
         // Evicting programs pages, as a program does.
-        if self.core.config.guards.has(Guard::RecordBeforeReclaim) && self.write_goes_on {
+        let cache = self.core.tables.map.cache.as_ref();
+        let evicts = cache.is_some_and(|cache| cache.is_over());
+        if evicts && self.core.config.guards.has(Guard::RecordBeforeReclaim) && self.write_goes_on {
             self.scheme.issue(&mut self.core);
         }
         self.make_cache_room()?;

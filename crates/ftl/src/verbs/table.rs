@@ -4,7 +4,8 @@
 //! the command waits. Entries that collection changes are cached too, after reads that delay no command. At the
 //! beginning of a command, or of a piece of one, the entries beyond the capacity leave; if one of them is
 //! dirty, its translation page is read, merged with all cached changes and programmed. Translation pages have
-//! superblocks of their own: nearly all of their pages are garbage soon, and collecting them moves little.
+//! superblocks of their own: nearly all of their pages are garbage soon, and collecting them moves little. What is moved goes
+//! where collection puts other pages.
 //!
 //! Translation pages are internal LPNs, like bitmaps of deallocations: their newest version is found by the same rule as
 //! any page, and collection moves them. They are no witnesses. After a power cut L2P is rebuilt from the witnesses
@@ -97,6 +98,7 @@ impl Core {
     /// A translation page cannot be read: its entries take the place of the page.
     #[cold]
     pub(crate) fn lose_translation_page(&mut self, lpn: Lpn) {
+        self.read_missed(Purpose::Gc);
         self.unlink(lpn);
         let page = lpn.offset_from(self.config.translation_lpn(0));
         let entries: Vec<Lpn> = self

@@ -50,6 +50,19 @@ fn on_one_core(config: DeviceConfig, workload: &str, pages: u64) -> RunSummary {
     run_on(config, workload, pages, &Cores::new(0))
 }
 
+/// Translation pages count in pages of 4 KiB, as all metadata does.
+#[test]
+fn a_mapping_cache_works_on_units() {
+    let mut config = config(4, SchemeKind::RemapSsd, false);
+    config.firmware.mapping_cache_bytes = 4096;
+    let run = on_one_core(config, "randrw:50", 20_000);
+    let (table, metadata) = (run.mapping.table_pages, run.metadata_pages);
+    assert!(
+        table > 0 && table.is_multiple_of(4) && table <= metadata,
+        "{table} of {metadata}"
+    );
+}
+
 /// The run itself checks that requests, pages read and pages written agree with the layer's counts.
 #[test]
 fn every_workload_runs_on_units_of_any_size() {
