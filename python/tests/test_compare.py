@@ -115,7 +115,7 @@ def test_a_config_is_a_device_file(command_line, tmp_path):
     assert ours == command_line("--scheme", "none", "--config", str(path), "--writes", "20000")
     assert ours == remap_ssd.compare("none", config=path, writes=20_000).to_dict()
 
-    with pytest.raises(remap_ssd.Failed, match="^config.toml: scheme nlog: "):
+    with pytest.raises(ValueError, match="^config.toml: scheme nlog: "):
         remap_ssd.compare("nlog", config=config, log_size=0)
 
 
