@@ -120,6 +120,9 @@ impl MappingCache {
     }
 
     /// The entry of an LPN is read or, if `changes`, changed. Internal LPNs have no entries.
+    // Never inlined: most devices have the whole table in DRAM, and their paths stay small.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn touch(&mut self, lpn: Lpn, changes: bool) {
         let Some(place) = self.places.get(lpn.index()).copied() else {
             return;

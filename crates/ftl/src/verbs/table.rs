@@ -63,17 +63,33 @@ impl Core {
     }
 
     /// A command needs the entry of an LPN: its later operations wait until it is cached.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn look_up(&mut self, lpn: Lpn) {
-        if let Some(cache) = &mut self.tables.map.cache {
-            cache.touch(lpn, false);
-            self.read_missed(Purpose::Host);
+        if self.tables.map.cache.is_some() {
+            self.look_up_cached(lpn);
         }
     }
 
+    #[cold]
+    #[inline(never)]
+    fn look_up_cached(&mut self, lpn: Lpn) {
+        if let Some(cache) = &mut self.tables.map.cache {
+            cache.touch(lpn, false);
+        }
+        self.read_missed(Purpose::Host);
+    }
+
     /// Reads the translation pages of entries that were not cached.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn read_missed(&mut self, purpose: Purpose) {
+        if self.tables.map.cache.is_some() {
+            self.read_all_missed(purpose);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn read_all_missed(&mut self, purpose: Purpose) {
         let cache = self.tables.map.cache.as_mut();
         if let Some(mut pages) = cache.and_then(|cache| cache.take_missed()) {
             // Collection knows all owners of a stretch of pages before it moves them.
