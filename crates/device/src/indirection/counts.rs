@@ -1,4 +1,4 @@
-//! Counts of what the host asked for in pages of 4 KiB, and of what that became.
+//! Counts of the pages of 4 KiB in commands of the host, and of the operations on units that they caused.
 
 use remap_ssd_ftl::{Glimpse, Stats};
 use std::ops::Sub;
