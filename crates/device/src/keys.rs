@@ -274,6 +274,8 @@ static COMMON: &[DeviceKey] = &[
         opened, at least the pages of the flash; 0 is off."),
     key("firmware.mapping_cache_bytes", "bytes", KeyKind::Integer(0, 1 << 40), "DRAM for entries of the mapping table, 8 bytes each. The table is then on flash, and entries that are not cached cost reads \
         and programs of it; 0: all of it is in DRAM. `--scale` makes it smaller with the device."),
+    key("firmware.write_buffer_bytes", "bytes", KeyKind::Integer(0, 1 << 40), "DRAM for pages that the host has written, saved by a capacitor when power fails: a write is acknowledged when it is there. The oldest \
+        pages go to flash when it is full; 0: writes go to flash at once. `--scale` makes it smaller with the device."),
     key("firmware.dealloc_slots", "", KeyKind::Integer(4, u32::MAX as u64), "Slots in each half of the NVRAM log of deallocations."),
     key("firmware.fs_files", "files", ANY_U32, "Files that the file map of `fs_write` can list; 0 if there is no map."),
     key("firmware.fs_blocks", "pages", ANY_U32, "Pages that all its lists have room for together; 0 if there is no map."),

@@ -138,6 +138,7 @@ fn value_of(config: &DeviceConfig, path: &str) -> Option<Value> {
         "firmware.die_by_lpn" => Some(firmware.die_by_lpn.into()),
         "firmware.refresh_reads" => Some(firmware.refresh_reads.into()),
         "firmware.mapping_cache_bytes" => Some(firmware.mapping_cache_bytes.into()),
+        "firmware.write_buffer_bytes" => Some(firmware.write_buffer_bytes.into()),
         "firmware.refresh_writes" => Some(firmware.refresh_writes.into()),
         path => {
             if let Some((table, name)) = path.rsplit_once('.')

@@ -158,7 +158,7 @@ impl Timing {
         let asked = match op.purpose {
             Purpose::Host => command.ready,
             Purpose::Gc => now.max(self.looked_up),
-            Purpose::Meta => now,
+            Purpose::Meta | Purpose::WriteBack => now,
         };
 
         // The dependencies of most operations ended long ago.

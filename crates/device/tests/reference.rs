@@ -14,7 +14,7 @@ use std::path::Path;
 const OF_THE_FILE: [&str; 3] = ["preset", "scale", "firmware.gc_mode"];
 
 /// Fields omitted when they have their defaults.
-const SILENT: [&str; 16] = [
+const SILENT: [&str; 17] = [
     "timing.erase_suspend_ns",
     "timing.erase_suspensions",
     "firmware.power_loss_protection",
@@ -31,6 +31,7 @@ const SILENT: [&str; 16] = [
     "firmware.refresh_reads",
     "firmware.refresh_writes",
     "firmware.mapping_cache_bytes",
+    "firmware.write_buffer_bytes",
 ];
 
 /// Keys whose default is the value of another key, that of programs.

@@ -17,6 +17,7 @@ use crate::mapping::apart::Apart;
 use crate::mapping::block_map::BlockInOrder;
 use crate::mapping::survival::{CLASSES, Survival, SurvivalClass};
 use crate::records::atomic::AtomicSlot;
+use crate::records::buffer::WriteBuffer;
 use crate::records::dealloc::DeallocLog;
 use crate::records::files::FileMap;
 use crate::recovery::witnesses::RecoveryReport;
@@ -36,6 +37,8 @@ pub struct Ftl {
     pub(crate) dealloc: DeallocLog,
     pub(crate) atomic_slot: AtomicSlot,
     pub(crate) files: FileMap,
+    /// Pages that the host has written and that are not on flash yet, if the device buffers writes.
+    pub(crate) buffer: Option<Box<WriteBuffer>>,
     pub(crate) gc: Gc,
     /// True with hybrid mapping.
     pub(crate) hybrid: bool,
@@ -107,6 +110,7 @@ impl Ftl {
             dealloc: DeallocLog::new(&config, &layout),
             atomic_slot: AtomicSlot::new(&config, &layout),
             files: FileMap::new(&config, &layout),
+            buffer: WriteBuffer::new(&config, &layout, media.mode()).map(Box::new),
             core: Core::new(config, media, reserve),
             scheme,
             dedup,
@@ -306,7 +310,7 @@ impl Ftl {
     pub fn group(&self, sb: SbId) -> Option<GroupInfo> {
         self.scheme.describe(sb)
     }
-    /// The flash page that an LPN is mapped to.
+    /// The flash page that an LPN is mapped to. A newer page may be in the write buffer.
     pub fn place(&self, lpn: Lpn) -> Option<Ppn> {
         let known = lpn.is_below(self.core.config.lpns);
         known
@@ -314,9 +318,10 @@ impl Ftl {
             .flatten()
             .map(|mapping| mapping.ppn)
     }
-    /// Returns true if the LPN has a flash page.
+    /// Returns true if the LPN has a page, on flash or in the write buffer.
     pub fn is_mapped(&self, lpn: Lpn) -> bool {
-        lpn.is_below(self.core.config.lpns) && self.core.tables.map.get(lpn).is_some()
+        let known = lpn.is_below(self.core.config.lpns);
+        known && (self.core.tables.map.get(lpn).is_some() || self.is_buffered(lpn))
     }
     /// Last sequence number issued.
     pub fn wsn(&self) -> u64 {

@@ -162,6 +162,14 @@ counters! {
     cache_hits,
     /// Those of entries that were not.
     cache_misses,
+    /// Reads of pages in the write buffer.
+    buffer_hits,
+    /// Pages in the write buffer that the host wrote again: they never reached flash.
+    buffer_overwritten,
+    /// Pages in the write buffer that the host deallocated: they never reached flash.
+    buffer_deallocated,
+    /// Pages that left the write buffer for flash: programs, and remaps to pages with the same content.
+    buffer_written_back,
     /// Superblocks emptied and erased by garbage collection.
     gc_runs,
     /// Of those, for wear levelling.

@@ -45,6 +45,18 @@ pub enum PageView<'a> {
     Bytes(&'a [u8; PAGE_BYTES]),
 }
 
+impl PageView<'_> {
+    /// A copy that outlives the device's next command.
+    pub fn to_page(&self) -> Page {
+        match *self {
+            Self::Zeroes => Page::Zeroes,
+            Self::Unknown => Page::Unknown,
+            Self::Identity(identity) => Page::Identity(identity),
+            Self::Bytes(bytes) => Page::Bytes(Arc::new(*bytes)),
+        }
+    }
+}
+
 /// The result of a read, owned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Page {

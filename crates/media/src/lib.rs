@@ -35,7 +35,7 @@ pub use escaped::Escaped;
 pub use fault::{Faults, MediaError};
 pub use geometry::{BlockId, Geometry, Lpn, PageSlot, Ppn, SbId};
 pub use image::Image;
-pub use media::Media;
+pub use media::{Media, WriteBackMark};
 pub use oob::{Oob, SecondOwner};
 pub use op::{After, ClearId, Op, OpKind, Purpose, ReadOutcome};
 pub use rail::{AckSet, Outcome};

@@ -128,6 +128,8 @@ impl After {
 pub enum Purpose {
     /// A host command depends on it: it is acknowledged only after this has completed.
     Host,
+    /// Pages of the host leave the write buffer: their commands have been acknowledged.
+    WriteBack,
     /// Garbage collection or wear levelling.
     Gc,
     /// The firmware's own metadata.

@@ -131,6 +131,16 @@ impl Rail {
         }
     }
 
+    /// Number of operations that the current command waits for.
+    pub(crate) fn waited_for(&self) -> usize {
+        self.ack.len()
+    }
+
+    /// The current command waits only for the first `count` of the operations that it has waited for.
+    pub(crate) fn wait_only_for(&mut self, count: usize) {
+        self.ack.truncate(count);
+    }
+
     /// Adds the operations of `after` to those that the current command waits for.
     pub(crate) fn ack_after(&mut self, after: After) {
         for pending in &self.pending {

@@ -18,7 +18,7 @@ use crate::precision::{Figure, Precision};
 use crate::steady;
 use crate::summary::{
     Ci95, Demotions, IndirectionCost, MappingCost, RunSummary, Sample, Steadiness, WARRANTY_YEARS,
-    WearOut,
+    WearOut, WriteBufferUse,
 };
 use remap_ssd_device::{Device, IndirectionCounts};
 use remap_ssd_ftl::{Glimpse, Stats, SurvivalClass};
@@ -172,6 +172,7 @@ impl Meters {
             scheme: firmware.scheme.to_string(),
             gc_policy: firmware.gc_policy.to_string(),
             mapping: mapping_cost(device, &stats),
+            write_buffer: write_buffer(device, &stats),
             bandwidth_mib_s: rate(page_ops.transfers as f64 * PAGE_BYTES as f64 / MIB, seconds),
             iops: rate(page_ops.served as f64, seconds),
             latency_us: self.writes.percentiles(),
@@ -374,6 +375,19 @@ fn mapping_cost(device: &Device, stats: &Stats) -> MappingCost {
         table_reads: stats.table_reads,
         table_pages: stats.table_programs,
     }
+}
+
+/// Use of the write buffer in the run, if there is one.
+fn write_buffer(device: &Device, stats: &Stats) -> Option<WriteBufferUse> {
+    let bytes = device.config().firmware.write_buffer_bytes;
+    (bytes > 0).then(|| WriteBufferUse {
+        bytes,
+        hits: stats.buffer_hits,
+        overwritten: stats.buffer_overwritten,
+        deallocated: stats.buffer_deallocated,
+        written_back: stats.buffer_written_back,
+        pages_left: device.ftl().buffered_pages().into(),
+    })
 }
 
 /// Adds the firmware's counts of pages, remaps and collections.

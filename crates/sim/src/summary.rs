@@ -296,6 +296,23 @@ pub struct MappingCost {
     pub table_pages: u64,
 }
 
+/// What the write buffer took, and what it kept from flash.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WriteBufferUse {
+    /// Capacity in bytes.
+    pub bytes: u64,
+    /// Pages read by the host that were in the buffer.
+    pub hits: u64,
+    /// Pages in the buffer that the host wrote again before they reached flash.
+    pub overwritten: u64,
+    /// Pages in the buffer that the host deallocated before they reached flash.
+    pub deallocated: u64,
+    /// Pages that left the buffer: programs, and remaps to pages with the same content.
+    pub written_back: u64,
+    /// Pages in the buffer at the end.
+    pub pages_left: u64,
+}
+
 /// Requests by outcome. Their sum equals the requests submitted, or the run fails.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Accounting {
@@ -362,6 +379,9 @@ pub struct RunSummary {
     /// Granularity of the mapping table, and the cost of keeping blocks in order.
     #[serde(default)]
     pub mapping: MappingCost,
+    /// Use of the write buffer, if the device has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_buffer: Option<WriteBufferUse>,
     /// Host bandwidth, remapped pages counted as served, MiB/s.
     pub bandwidth_mib_s: f64,
     /// Host page operations per second.

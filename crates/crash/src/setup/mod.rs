@@ -15,7 +15,7 @@ use remap_ssd_ftl::{
     Config, ConfigError, EntrySize, GcPolicy, Granularity, Guard, Guards, Medium, SchemeKind,
     SchemeValues,
 };
-use remap_ssd_media::geometry::Shape;
+use remap_ssd_media::geometry::{PAGE_BYTES, Shape};
 use remap_ssd_media::{ContentMode, Geometry, WordLine};
 use std::fmt;
 use std::ops::Range;
@@ -171,6 +171,7 @@ impl Setup {
             // Blocks are in order in one superblock at a time, there are no zones, and the table is small.
             profile.superblock_dies = 0;
             profile.mapping_cache_bytes = 0;
+            profile.buffer_pages = 0;
             profile.word_line = WordLine::SINGLE;
             profile.policy = if profile.policy.zones() > 1 {
                 GcPolicy::Greedy
@@ -241,6 +242,10 @@ impl Setup {
             Guard::FsAfterData | Guard::FsGenerations | Guard::FsWhole | Guard::FsTornPlaces => {
                 self.config.fs_files > 0
             }
+            Guard::BufferReuse | Guard::BufferWhole => self.config.write_buffer_bytes > 0,
+            Guard::BufferedExist => {
+                self.config.write_buffer_bytes > 0 && self.config.dealloc_slots <= 4
+            }
             Guard::LinesFilled => !self.config.power_loss_protection,
             Guard::WholeLines => {
                 let word_line = self.geometry.word_line();
@@ -294,6 +299,7 @@ impl SetupProfile {
             } else {
                 self.mapping_cache_bytes
             },
+            write_buffer_bytes: self.buffer_pages * PAGE_BYTES as u64,
             dealloc_slots: self.dealloc_slots,
             fs_files: self.files.0,
             fs_blocks: self.files.1,

@@ -54,6 +54,8 @@ pub(super) struct SetupProfile {
     pub refresh_reads: u32,
     /// Bytes of the mapping cache, under schemes whose table can be on flash; 0 if there is none.
     pub mapping_cache_bytes: u64,
+    /// Pages of the write buffer, with page mapping; 0 if there is none.
+    pub buffer_pages: u64,
 }
 
 /// Dies, superblocks and pages per block; the other fields are common to most profiles.
@@ -89,6 +91,7 @@ const COMMON: SetupProfile = SetupProfile {
     damage: false,
     refresh_reads: 0,
     mapping_cache_bytes: 0,
+    buffer_pages: 0,
 };
 
 pub(super) const PROFILES: &[SetupProfile] = &[
@@ -726,6 +729,55 @@ pub(super) const COMBINED: &[SetupProfile] = &[
     // On failing media, until blocks wear out.
     SetupProfile {
         mapping_cache_bytes: 64,
+        damage: true,
+        pe_limit: 6,
+        shape: (2, 26, 8),
+        segments: 24,
+        count_max: 6,
+        spare_pages: 16,
+        ..COMMON
+    },
+    // A write buffer, and deallocations that are flushed often.
+    SetupProfile {
+        buffer_pages: 6,
+        shape: (2, 20, 8),
+        segments: 24,
+        count_max: 6,
+        dealloc_slots: 4,
+        mix: Mix::TRIMS,
+        ..COMMON
+    },
+    // With whole commands, blocks that fail, and most of the mapping table on flash.
+    SetupProfile {
+        buffer_pages: 12,
+        mapping_cache_bytes: 96,
+        shape: (2, 26, 8),
+        entry: EntrySize::Bytes24,
+        segments: 40,
+        count_max: 6,
+        dealloc_slots: 14,
+        bad_blocks: 2,
+        mix: Mix::REMAPS,
+        ..COMMON
+    },
+    // In word lines, with refreshes.
+    SetupProfile {
+        buffer_pages: 24,
+        refresh_reads: 40,
+        word_line: WordLine {
+            planes: 2,
+            bits: 3,
+            one_shot: true,
+            ..WordLine::SINGLE
+        },
+        shape: (2, 24, 24),
+        segments: 32,
+        count_max: 6,
+        ..COMMON
+    },
+    // On failing media, until blocks wear out.
+    SetupProfile {
+        buffer_pages: 5,
         damage: true,
         pe_limit: 6,
         shape: (2, 26, 8),

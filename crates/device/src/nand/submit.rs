@@ -203,8 +203,8 @@ impl Nand {
         } = self.spec;
         let class = match (op.purpose, op.kind) {
             (Purpose::Host, OpKind::Read | OpKind::ReadTable) => Class::HostRead,
-            (Purpose::Host, _) => Class::HostProgram,
-            (Purpose::Gc, _) => Class::Collection,
+            (Purpose::Host, _) | (Purpose::WriteBack, OpKind::Program) => Class::HostProgram,
+            (Purpose::Gc | Purpose::WriteBack, _) => Class::Collection,
             (Purpose::Meta, _) => Class::Metadata,
         };
         let row = |page: Ppn| match page {
@@ -307,7 +307,7 @@ impl Nand {
             }
         }
         let is_copy = match work {
-            Work::Program | Work::Buffer => op.purpose != Purpose::Meta,
+            Work::Program | Work::Buffer => matches!(op.purpose, Purpose::Host | Purpose::Gc),
             _ => false,
         };
         if is_copy {

@@ -84,6 +84,12 @@ guards! {
     /// The slot of a superseded entry is overwritten only after the witness that superseded it is
     /// durable.
     SlotReuse = "slot-reuse",
+    /// A slot of the write buffer is filled again only after its former page is superseded by a durable witness.
+    BufferReuse = "buffer-reuse",
+    /// A page in the write buffer counts only once its content is whole.
+    BufferWhole = "buffer-whole",
+    /// No bitmap lists an LPN as deallocated whose newest page is in the write buffer.
+    BufferedExist = "buffered-exist",
     /// A page is listed in the file map only once its data is durable.
     FsAfterData = "fs-after-data",
     /// Entries of the file map from before its last reset are ignored.

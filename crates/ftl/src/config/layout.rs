@@ -6,12 +6,14 @@
 //! + 1                   aborted commands     64 words           (atomic)
 //! + 64                  deallocation log     2 halves x slots x 2 words (dealloc)
 //! + 2 halves            file map             1 word, 2 slots x 2 words a file, 4 words an entry (files)
+//! + file map            write buffer         514 words a page    (buffer)
 //! rest                  the scheme's own
 //! ```
 //! Invariant: a function of the configuration and the geometry alone.
 
 use crate::config::Config;
 use remap_ssd_media::Geometry;
+use remap_ssd_media::geometry::PAGE_BYTES;
 
 /// Words of a superblock's life record.
 pub(crate) const LIFE_WORDS: usize = 3;
@@ -19,6 +21,9 @@ pub(crate) const LIFE_WORDS: usize = 3;
 pub(crate) const ABORTED_SLOTS: usize = 64;
 /// Words of a deallocation record.
 pub(crate) const DEALLOC_WORDS: usize = 2;
+
+/// Words of a slot of the write buffer: its owner, its number and 4 KiB.
+pub(crate) const BUFFER_SLOT_WORDS: usize = 2 + PAGE_BYTES / 8;
 
 /// Words of a slot of the file map's table.
 pub(crate) const FILE_SLOT_WORDS: usize = 2;
@@ -46,6 +51,8 @@ pub(crate) struct NvramLayout {
     pub dealloc_slots: usize,
     /// First word of the file map.
     pub files: usize,
+    /// First word of the write buffer.
+    pub buffer: usize,
     /// First word of the scheme's region, which extends to the end.
     pub scheme: usize,
 }
@@ -61,13 +68,16 @@ impl NvramLayout {
         // The scheme's region is aligned to 64 bytes, like its segments.
         let files = dealloc + 2 * dealloc_slots * DEALLOC_WORDS;
         let file_map = file_map_words(config.fs_files.saturating_mul(2), config.fs_blocks);
-        let scheme = (files + file_map).next_multiple_of(8);
+        let buffer = files + file_map;
+        let buffer_words = config.buffer_slots() as usize * BUFFER_SLOT_WORDS;
+        let scheme = (buffer + buffer_words).next_multiple_of(8);
         Self {
             atomic,
             aborted,
             dealloc,
             dealloc_slots,
             files,
+            buffer,
             scheme,
         }
     }

@@ -14,6 +14,8 @@ use remap_ssd_media::geometry::PAGE_BYTES;
 
 /// Bytes of the smallest mapping cache.
 const CACHE_BYTES_MIN: u64 = 64;
+/// Bytes of the smallest write buffer.
+const BUFFER_BYTES_MIN: u64 = 2 * PAGE_BYTES as u64;
 
 impl Config {
     /// Words of NVRAM that the media must have.
@@ -125,6 +127,7 @@ impl Config {
         self.check_ranges()?;
         self.check_refresh(geometry)?;
         self.check_mapping_cache()?;
+        self.check_write_buffer(geometry)?;
         crate::records::files::check(self)?;
         (spec(self.scheme).check)(self, geometry)?;
         self.check_nvram(geometry)
@@ -187,6 +190,35 @@ impl Config {
         Ok(())
     }
 
+    /// Checks that a capacitor keeps the write buffer, and that its pages may go to flash in any order.
+    fn check_write_buffer(&self, geometry: &Geometry) -> Result<(), ConfigError> {
+        let bytes = self.write_buffer_bytes;
+        if bytes == 0 {
+            return Ok(());
+        }
+        let fail = |text: String| Err(ConfigError(text));
+        if bytes < BUFFER_BYTES_MIN || self.buffer_slots() > u32::MAX / 2 {
+            return fail(format!(
+                "write_buffer_bytes = {bytes} must be 0 or {BUFFER_BYTES_MIN} to 8796093018112"
+            ));
+        }
+        if self.is_hybrid() {
+            return fail("write_buffer_bytes works with mapping = \"page\" only: hybrid mapping puts blocks in the order in which they are written".into());
+        }
+        if geometry.host_pages() > 1 {
+            return fail(
+                "write_buffer_bytes works with pages of 4 KiB only: leave indirection_bytes out"
+                    .into(),
+            );
+        }
+        if !self.power_loss_protection {
+            return fail(
+                "write_buffer_bytes needs power_loss_protection = true, since pages in the buffer are acknowledged".into(),
+            );
+        }
+        Ok(())
+    }
+
     fn check_ranges(&self) -> Result<(), ConfigError> {
         let fail = |text: String| Err(ConfigError(text));
         if self.count_max < 2 {
@@ -237,9 +269,13 @@ impl Config {
             0 => String::new(),
             _ => format!(", fs_files = {fs_files}, fs_blocks = {fs_blocks}"),
         };
+        let buffer = match self.write_buffer_bytes {
+            0 => String::new(),
+            bytes => format!(", write_buffer_bytes = {bytes}"),
+        };
         Err(ConfigError(format!(
             "the device has {flash} bytes of flash and would need {nvram} bytes of NVRAM: \
-             use less of log_bytes = {log_bytes}, dealloc_slots = {dealloc_slots}{map}"
+             use less of log_bytes = {log_bytes}, dealloc_slots = {dealloc_slots}{map}{buffer}"
         )))
     }
 

@@ -101,6 +101,10 @@ pub struct Config {
     /// Bytes of DRAM for entries of L2P, whose table is on flash; 0 if the whole table is in DRAM.
     #[serde(skip_serializing_if = "is_default")]
     pub mapping_cache_bytes: u64,
+    /// Bytes of DRAM for pages that the host has written and that are not on flash yet, saved by a capacitor when
+    /// power fails; 0 if writes go to flash at once.
+    #[serde(skip_serializing_if = "is_default")]
+    pub write_buffer_bytes: u64,
     /// Slots in each half of the NVRAM log of deallocations.
     pub dealloc_slots: u32,
     /// Files that the file map of `fs_write` can list; 0 if there is no map.
@@ -141,6 +145,11 @@ impl Config {
     /// Returns true if L2P is on flash, and a part of it in DRAM.
     pub fn caches_mapping(&self) -> bool {
         self.mapping_cache_bytes > 0
+    }
+
+    /// Pages that the write buffer holds.
+    pub fn buffer_slots(&self) -> u32 {
+        (self.write_buffer_bytes / PAGE_BYTES as u64) as u32
     }
 
     /// Returns true if superblocks are refreshed.
@@ -216,6 +225,7 @@ impl Default for Config {
             refresh_reads: 0,
             refresh_writes: 0,
             mapping_cache_bytes: 0,
+            write_buffer_bytes: 0,
             dealloc_slots: 4096,
             fs_files: 0,
             fs_blocks: 0,

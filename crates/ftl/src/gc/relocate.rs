@@ -266,6 +266,7 @@ impl Ftl {
             let bitmap = DeallocLog::bitmap(
                 &self.core.config,
                 &self.core.tables,
+                self.buffer.as_deref(),
                 lpn.offset_from(self.core.config.bitmap_lpn(0)),
             );
             let oob = taken.oob(lpn, self.core.clock.tick());

@@ -14,6 +14,7 @@ use crate::config::guard::{Guard, Guards};
 use crate::config::layout::{DEALLOC_WORDS, NvramLayout};
 use crate::config::{Config, chunk_of};
 use crate::mapping::tables::Tables;
+use crate::records::buffer::WriteBuffer;
 use crate::records::newest::{NumberedRange, newest_of};
 use bitfield_struct::bitfield;
 use remap_ssd_media::{After, ClearId, Lpn, Media, Purpose};
@@ -184,15 +185,28 @@ impl DeallocLog {
         self.clears[half] = media.clear(at, self.slots * DEALLOC_WORDS, after);
     }
 
-    /// The bitmap of one chunk: a set bit for each LPN without mapping, unless it is in doubt.
-    pub(crate) fn bitmap(config: &Config, tables: &Tables, chunk: u32) -> Vec<u8> {
+    /// The bitmap of one chunk: a set bit for each LPN without mapping, unless it is in doubt or in the write buffer.
+    pub(crate) fn bitmap(
+        config: &Config,
+        tables: &Tables,
+        buffer: Option<&WriteBuffer>,
+        chunk: u32,
+    ) -> Vec<u8> {
         let lpns = config.chunk(chunk);
         let mut bits = vec![0u8; lpns.len().div_ceil(8)];
 
         // An LPN in doubt has no mapping, but was not deallocated. Its bit would be newer than the
         // cause of the doubt, and would turn a media error into zeroes.
         for (at, lpn) in lpns.enumerate() {
-            if tables.map.get(lpn).is_none() && tables.doubtful.binary_search(&lpn).is_err() {
+            // Nor was one that has only been written to the buffer, whose number is older too.
+            let is_buffered = || {
+                buffer.is_some_and(|buffer| buffer.has(lpn))
+                    && config.guards.has(Guard::BufferedExist)
+            };
+            if tables.map.get(lpn).is_none()
+                && tables.doubtful.binary_search(&lpn).is_err()
+                && !is_buffered()
+            {
                 bits[at / 8] |= 1 << (at % 8);
             }
         }

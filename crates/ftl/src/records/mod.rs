@@ -1,9 +1,10 @@
 //! Records in NVRAM that every scheme has: deallocations, the slot of an atomic command, the file
-//! map.
+//! map, the write buffer.
 //!
 //! Absent: the records of remaps (`scheme`) and of superblocks (`superblock`).
 
 pub(crate) mod atomic;
+pub(crate) mod buffer;
 pub(crate) mod dealloc;
 pub(crate) mod files;
 pub(crate) mod newest;

@@ -71,6 +71,7 @@ impl Ftl {
         let bitmaps_lost = read_bitmaps(&mut ftl.core, &mut witnesses);
         let unknown = read_deallocations(&mut ftl.core, &mut ftl.dealloc, &mut witnesses);
         ftl.scheme.replay(&mut ftl.core, &mut witnesses)?;
+        let buffered = ftl.read_buffer(&mut witnesses)?;
 
         // All witnesses are known now, so the LPNs that damaged records may concern can be
         // determined.
@@ -80,6 +81,7 @@ impl Ftl {
         }) {
             return Err(RecoveryError::BitmapDamaged { page: lost.page.0 });
         }
+        ftl.resume_buffer(buffered, &witnesses);
         // If the newest of these concerns no LPN, none of them does.
         let unknown = unknown.into_iter().max_by_key(|(_, wsn)| *wsn);
         if let Some((word, _)) = unknown.filter(|(_, wsn)| {
@@ -172,6 +174,9 @@ impl Ftl {
             .for_each(|half| self.dealloc.reset(&mut self.core.media, half));
         // Last: until here a cut finds the same damage again.
         self.dealloc.heal(&mut self.core.media);
+        if let Some(buffer) = &mut self.buffer {
+            buffer.heal(&mut self.core.media);
+        }
 
         // Half of the list is kept free for future cuts; moving pages at every power-on would waste
         // flash.
@@ -294,6 +299,7 @@ impl Ftl {
     pub fn give_up(&mut self, lpn: Lpn) -> Result<(), crate::Refusal> {
         self.end_write();
         self.writable(lpn, 1)?;
+        self.write_back(lpn, 1)?;
         let marked = self.program_lost(lpn, StoredPage::Meta(LOST.into()), false);
         self.core.fill_lines();
         marked

@@ -67,6 +67,8 @@ pub(crate) struct Witnesses {
     pub(crate) lost: Vec<Lpn>,
     /// LPNs with an unreadable witness.
     doubts: Vec<UnreadableWitness>,
+    /// LPNs whose newest version is in the write buffer, with its number.
+    buffered: BTreeMap<Lpn, u64>,
     /// Pages that were written for a home: a commit record determines which of them reached it.
     pub hinted: Vec<HintedPage>,
 }
@@ -110,6 +112,7 @@ impl Witnesses {
             damaged_lives: BTreeMap::new(),
             lost: Vec::new(),
             doubts: Vec::new(),
+            buffered: BTreeMap::new(),
             hinted: Vec::new(),
         }
     }
@@ -294,6 +297,26 @@ impl Witnesses {
         self.consider(blocks, map, lpn, wsn, None);
     }
 
+    /// Considers a page in the write buffer, after all other witnesses. L2P keeps the newest version on flash.
+    pub(crate) fn buffered(&mut self, lpn: Lpn, wsn: u64) {
+        self.saw(wsn);
+        self.report.records += 1;
+        if wsn > self.when[lpn.index()] {
+            self.when[lpn.index()] = wsn;
+            self.buffered.insert(lpn, wsn);
+        }
+    }
+
+    /// Returns true if the newest version of an LPN is the page in the write buffer with this number.
+    pub(crate) fn is_buffered(&self, lpn: Lpn, wsn: u64) -> bool {
+        self.buffered.get(&lpn) == Some(&wsn)
+    }
+
+    /// Returns true if an LPN has a page, on flash or in the write buffer.
+    fn exists(&self, map: &Map, lpn: Lpn) -> bool {
+        map.get(lpn).is_some() || self.buffered.contains_key(&lpn)
+    }
+
     /// Returns true if an entry for this page with this number would be valid.
     pub(crate) fn counts(&self, media: &Media, ppn: Ppn, wsn: u64) -> bool {
         let page_is_older = media.is_programmed(ppn) && media.oob(ppn).wsn() <= wsn;
@@ -345,7 +368,7 @@ impl Witnesses {
         Lpn::range(Lpn::ZERO, config.lpns).any(|lpn| {
             // A younger bitmap shows that the LPN was mapped at that time.
             let bitmap = self.when[config.bitmap_lpn(chunk_of(lpn)).index()];
-            map.get(lpn).is_some() && self.when[lpn.index()] < wsn && bitmap < wsn
+            self.exists(map, lpn) && self.when[lpn.index()] < wsn && bitmap < wsn
         })
     }
 
@@ -353,7 +376,7 @@ impl Witnesses {
     pub(crate) fn may_be_in(&self, config: &Config, map: &Map, chunk: u32, wsn: u64) -> bool {
         config
             .chunk(chunk)
-            .any(|lpn| map.get(lpn).is_some() && self.when[lpn.index()] < wsn)
+            .any(|lpn| self.exists(map, lpn) && self.when[lpn.index()] < wsn)
     }
 
     /// Determines the LPNs in doubt, once all witnesses are known: those whose newest witness is
@@ -370,13 +393,19 @@ impl Witnesses {
             let end = doubt.first.0.saturating_add(doubt.len).min(config.lpns);
             for lpn in Lpn::between(doubt.first..Lpn(end)) {
                 let when = self.when[lpn.index()];
+                let exists = self.exists(map, lpn);
                 if !doubt.deallocates {
-                    self.lost.extend((when < doubt.to).then_some(lpn));
-                } else if map.get(lpn).is_some() && when <= doubt.from && !may_be_aborted {
+                    if when < doubt.to {
+                        self.lost.push(lpn);
+                        self.buffered.remove(&lpn);
+                    }
+                } else if exists && when <= doubt.from && !may_be_aborted {
                     map.set(lpn, None);
+                    self.buffered.remove(&lpn);
                     self.relocated.push((lpn, when));
-                } else if map.get(lpn).is_some() && when < doubt.to {
+                } else if exists && when < doubt.to {
                     self.lost.push(lpn);
+                    self.buffered.remove(&lpn);
                 }
             }
         }

@@ -26,6 +26,9 @@ impl Ftl {
             return Err(Contradiction("the map has the wrong length".into()));
         }
         self.check_translation_pages()?;
+        if let Some(buffer) = &self.buffer {
+            buffer.check(&core.media)?;
+        }
         if self.hybrid {
             core.tables.map.blocks().check()?;
         }

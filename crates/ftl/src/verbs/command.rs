@@ -53,10 +53,14 @@ impl Ftl {
     /// `OutOfRange`, `MediaError`.
     pub fn read(&mut self, lpn: Lpn) -> Result<Page, Refusal> {
         let found = self.find(lpn)?;
-        Ok(found.map_or(Page::Zeroes, |ppn| self.core.media.page(ppn)))
+        match found.and_then(|ppn| self.buffered_view(ppn)) {
+            Some(view) => Ok(view.to_page()),
+            None => Ok(found.map_or(Page::Zeroes, |ppn| self.core.media.page(ppn))),
+        }
     }
 
-    /// Reads a page, whose content `view` returns until the next command.
+    /// Reads a page, whose content `view` returns until the next command. A page in the write buffer has a number past
+    /// the last flash page.
     ///
     /// # Errors
     /// `OutOfRange`, `MediaError`.
@@ -68,7 +72,9 @@ impl Ftl {
         }
         let found = self.peek(lpn)?;
         match found {
-            Some(ppn) if self.refreshes() => self.refresh_after_read(lpn, ppn),
+            Some(ppn) if self.refreshes() && self.is_on_flash(ppn) => {
+                self.refresh_after_read(lpn, ppn)
+            }
             _ => Ok(found),
         }
     }
@@ -81,6 +87,10 @@ impl Ftl {
         self.end_write();
         self.range(lpn, 1)?;
         self.core.stats.host_reads += 1;
+        if let Some(buffered) = self.find_buffered(lpn) {
+            self.core.stats.buffer_hits += 1;
+            return Ok(Some(buffered));
+        }
         self.core.look_up(lpn);
         if !self.unreadable.is_empty() && self.unreadable.contains(&lpn) {
             return Err(Refusal::MediaError);
@@ -120,7 +130,12 @@ impl Ftl {
 
     /// The content of a page that `find` returned.
     pub fn view(&self, found: Option<Ppn>) -> PageView<'_> {
-        found.map_or(PageView::Zeroes, |ppn| self.core.media.view(ppn))
+        match found {
+            None => PageView::Zeroes,
+            Some(ppn) => self
+                .buffered_view(ppn)
+                .unwrap_or_else(|| self.core.media.view(ppn)),
+        }
     }
 
     /// Writes a page: a remap if its content is on flash, else a program.
@@ -141,6 +156,9 @@ impl Ftl {
     /// `OutOfRange`, `ReadOnly`, `NumbersUsedUp`.
     pub fn write_more(&mut self, lpn: Lpn, payload: &Payload<'_>) -> Result<(), Refusal> {
         self.writable(lpn, 1)?;
+        if self.buffer.is_some() {
+            return self.write_buffered(lpn, payload);
+        }
         if self.hybrid {
             self.make_extension_room(1)?;
         }
@@ -148,6 +166,12 @@ impl Ftl {
             self.cache_entry(lpn)?;
         }
         self.core.stats.host_writes += 1;
+        self.write_page(lpn, payload)
+    }
+
+    /// Remaps a page to one that has its content, or programs it.
+    #[inline]
+    pub(crate) fn write_page(&mut self, lpn: Lpn, payload: &Payload<'_>) -> Result<(), Refusal> {
         if self.dedup.is_none() {
             return self
                 .program(lpn, PageOrigin::Payload(payload), None, None)
@@ -205,7 +229,7 @@ impl Ftl {
 
     /// Caches the entry that a page of a write will change.
     #[cold]
-    fn cache_entry(&mut self, lpn: Lpn) -> Result<(), Refusal> {
+    pub(crate) fn cache_entry(&mut self, lpn: Lpn) -> Result<(), Refusal> {
         // Evicting programs pages, as a program does.
         let cache = self.core.tables.map.cache.as_ref();
         let evicts = cache.is_some_and(|cache| cache.is_over());
@@ -299,6 +323,7 @@ impl Ftl {
             return self.write(lpn, payload);
         }
         self.writable(lpn, 1)?;
+        self.write_back(lpn, 1)?;
         self.make_cache_room()?;
         self.core.look_up(lpn);
         self.core.stats.host_writes += 1;
@@ -330,6 +355,7 @@ impl Ftl {
             After::NOTHING,
         );
 
+        self.forget_buffered(range.clone());
         for lpn in Lpn::between(range) {
             self.core.unlink(lpn);
         }

@@ -21,6 +21,8 @@ impl Ftl {
     ) -> Result<FileStatus, Refusal> {
         self.has_file_map()?;
         self.write(lpn, payload)?;
+        // The list waits for the page on flash.
+        self.write_back(lpn, 1)?;
         // The data is written by now, so a failure of the list is not an error of the write.
         let status = self
             .files

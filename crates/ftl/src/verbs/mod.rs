@@ -2,6 +2,7 @@
 //!
 //! Absent: what recovery and garbage collection do on their own.
 
+pub(crate) mod buffer;
 mod check;
 pub mod command;
 mod files;

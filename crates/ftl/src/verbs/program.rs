@@ -192,9 +192,11 @@ impl Ftl {
             let ppn = taken.ppn();
             // The bitmap is built after the page is allocated, since allocation may collect. The
             // number is taken last, so it is newer than everything in the bitmap.
+            let buffer = self.buffer.as_deref();
             let bitmap = crate::records::dealloc::DeallocLog::bitmap(
                 &self.core.config,
                 &self.core.tables,
+                buffer,
                 chunk,
             );
             let wsn = self.core.clock.tick();

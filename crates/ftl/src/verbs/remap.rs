@@ -82,6 +82,9 @@ impl Ftl {
             return Err(Refusal::AtomicUnavailable);
         }
 
+        // A remap waits for the pages in the write buffer that it concerns: entries name pages on flash.
+        self.write_back(source, len)?;
+        self.write_back(target, len)?;
         self.core.stats.host_writes += u64::from(len);
 
         // The host relies on existing data, and it is not known here which of it is still pending:

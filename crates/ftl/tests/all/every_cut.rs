@@ -221,6 +221,8 @@ struct RunCounts {
     /// Commands during which a page with more owners than a small counter holds was moved.
     many_moved: u64,
     table_programs: u64,
+    /// Pages that left the write buffer.
+    written_back: u64,
 }
 
 /// The place of the page that most LPNs have, if these are more than a small counter holds.
@@ -276,6 +278,7 @@ fn run_counted(
         let counts = ftl.stats() - earlier;
         done.refreshed += counts.refresh_runs;
         done.table_programs += counts.table_programs;
+        done.written_back += counts.buffer_written_back;
         let now = most_owned(&mut ftl, &contents);
         done.many_moved += u64::from(many.is_some() && now.is_some() && now != many);
         ftl.media_mut().ops.clear();
@@ -493,6 +496,54 @@ fn nothing_is_lost_while_a_part_of_the_table_is_cached() {
     }
     println!("{cuts} cuts, {programs} programs of translation pages");
     assert!(programs > 1000);
+}
+
+/// Commands of up to 24 pages on a device whose write buffer holds 2 to 9: they fill each slot several times.
+fn buffering(
+    scheme: SchemeKind,
+    entry: EntrySize,
+    guards: Guards,
+    variant: usize,
+) -> (Geometry, Config) {
+    let (geometry, config) = tight(scheme, entry, guards, variant);
+    let config = Config {
+        lpns: 40,
+        write_buffer_bytes: [2, 5, 9][variant % 3] * 4096,
+        mapping_cache_bytes: match scheme {
+            SchemeKind::Pebble => 0,
+            _ => [0, 64][variant / 3 % 2],
+        },
+        ..config
+    };
+    (geometry, nearly_full(&geometry, &config, 0))
+}
+
+#[test]
+fn nothing_is_lost_of_pages_in_the_write_buffer() {
+    let (mut cuts, mut written_back) = (0, 0);
+    for (scheme, entry) in durable_schemes() {
+        for variant in 0..variants().min(6) {
+            let device = buffering(scheme, entry, Guards::ALL, variant);
+            let run = run_counted(&device, 1 + variant as u64, 12).unwrap();
+            cuts += run.cuts;
+            written_back += run.written_back;
+        }
+    }
+    println!("{cuts} cuts, {written_back} pages written back");
+    assert!(written_back > 1000);
+}
+
+/// Without each of its guards something is lost.
+#[test]
+fn the_write_buffer_needs_its_guards() {
+    for guard in [Guard::BufferReuse, Guard::BufferWhole, Guard::BufferedExist] {
+        let lost = (0..variants().max(12)).any(|variant| {
+            let entry = EntrySize::Bytes16;
+            let device = buffering(SchemeKind::RemapSsd, entry, Guards::without(guard), variant);
+            run(&device, variant as u64 + 1, 60).is_err()
+        });
+        assert!(lost, "{guard} is not needed");
+    }
 }
 
 /// The campaign, which draws few of many cuts, does not notice the absence of this guard.

@@ -45,3 +45,4 @@ mod stale_entries;
 mod survival;
 mod two_tails;
 mod wear;
+mod write_buffer;

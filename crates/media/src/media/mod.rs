@@ -27,6 +27,7 @@ use crate::op::{After, ClearId, Op, OpKind, Purpose};
 use crate::pages::MappedPages;
 use crate::rail::Rail;
 use crate::slab::Slab;
+pub use power::WriteBackMark;
 use std::sync::Arc;
 
 /// Counters of operations since power-on.

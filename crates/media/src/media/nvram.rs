@@ -205,6 +205,27 @@ impl Media {
         self.put_words(word, values, purpose, after);
     }
 
+    /// Like `store_capacitor`, for words of one record: after all earlier stores to the record.
+    pub fn change_capacitor(
+        &mut self,
+        record: Range<usize>,
+        word: usize,
+        values: &[u64],
+        purpose: Purpose,
+        after: After,
+    ) {
+        assert!(record.contains(&word) && word + values.len() <= record.end);
+        if purpose == Purpose::Host && after != After::NOTHING {
+            self.record(Op::new(OpKind::Wait, purpose, after));
+        }
+        // `apply` of the store: where nothing is pending, the order cannot matter.
+        if self.is_tracked() {
+            self.put_tracked(word, values, Some(record), purpose, after);
+        } else {
+            self.nvram[word..word + values.len()].copy_from_slice(values);
+        }
+    }
+
     /// Makes later stores durable only after all earlier ones.
     #[inline]
     pub fn fence(&mut self) {

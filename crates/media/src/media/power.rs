@@ -8,6 +8,13 @@ use crate::image::Image;
 use crate::op::{After, Op, OpKind, Purpose};
 use crate::rail::{AckSet, Outcome, Rail};
 
+/// Position among the operations of the current command.
+#[derive(Clone, Copy, Debug)]
+pub struct WriteBackMark {
+    ops: usize,
+    waited: usize,
+}
+
 impl Media {
     /// Attaches a power rail: from now on operations are pending until settled.
     pub fn attach_rail(&mut self) {
@@ -47,6 +54,25 @@ impl Media {
             .as_mut()
             .map(|rail| rail.take_ack())
             .unwrap_or_default()
+    }
+    /// Where the operations of a write-back begin; `end_write_back` takes it.
+    pub fn begin_write_back(&self) -> WriteBackMark {
+        WriteBackMark {
+            ops: self.ops.len(),
+            waited: self.rail.as_ref().map_or(0, |rail| rail.waited_for()),
+        }
+    }
+    /// The current command's acknowledgement does not wait for the operations since `mark`: they write data of
+    /// commands that have been acknowledged.
+    pub fn end_write_back(&mut self, mark: &WriteBackMark) {
+        for op in &mut self.ops[mark.ops..] {
+            if op.purpose == Purpose::Host {
+                op.purpose = Purpose::WriteBack;
+            }
+        }
+        if let Some(rail) = &mut self.rail {
+            rail.wait_only_for(mark.waited);
+        }
     }
     /// Makes operations durable, with all their predecessors.
     pub fn settle(&mut self, ack: &AckSet) {

@@ -216,6 +216,15 @@ fn every_figure_of_a_summary_is_measured_by_some_run() {
     let mut source = Mixed::on(&little, 60_000);
     add(&measured(&mut little, &mut source, &RunOptions::default()));
 
+    // Writes are acknowledged in a buffer.
+    let mut buffering = device(SchemeKind::RemapSsd, &["firmware.write_buffer_bytes=1MiB"]);
+    let mut source = Mixed::on(&buffering, 60_000);
+    add(&measured(
+        &mut buffering,
+        &mut source,
+        &RunOptions::default(),
+    ));
+
     // Indirection units of four pages, written page by page and whole.
     let units = [
         "geometry.page_bytes=16384",

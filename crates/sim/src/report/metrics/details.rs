@@ -6,7 +6,9 @@
 use super::super::format::{exact, number, one_line, seconds};
 use super::Section;
 use super::flash_time::{energy, flash_time};
-use super::remaps::{indirection, mapping, mapping_cache, remapping, remapping_metadata};
+use super::remaps::{
+    indirection, mapping, mapping_cache, remapping, remapping_metadata, write_buffer,
+};
 use super::wear::{survival, wear};
 use crate::summary::{OpenLoop, Percentiles, RunSummary};
 
@@ -38,6 +40,7 @@ pub(crate) fn details(run: &RunSummary) -> Vec<Section> {
     let mut sections: Vec<Section> = run.arrivals.iter().flat_map(responses).collect();
     sections.extend(always);
     sections.extend(mapping_cache(run));
+    sections.extend(write_buffer(run));
     sections.extend(flash_time(run));
     sections.extend(energy(run));
     sections.extend(indirection(run));

@@ -133,6 +133,21 @@ pub(super) fn mapping_cache(run: &RunSummary) -> Option<Section> {
     })
 }
 
+/// Use of the write buffer, if there is one.
+pub(super) fn write_buffer(run: &RunSummary) -> Option<Section> {
+    run.write_buffer.as_ref().map(|used| Section {
+        title: "Write buffer",
+        rows: vec![
+            ("capacity", bytes(used.bytes)),
+            ("pages read from it", exact(used.hits)),
+            ("pages overwritten in it", exact(used.overwritten)),
+            ("pages deallocated in it", exact(used.deallocated)),
+            ("pages written back", exact(used.written_back)),
+            ("pages left at the end", exact(used.pages_left)),
+        ],
+    })
+}
+
 /// Entries that were cached when they were needed, with their share.
 fn hits(hits: u64, misses: u64) -> String {
     match hits + misses {

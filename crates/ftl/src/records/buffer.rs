@@ -1,0 +1,379 @@
+//! The write buffer: pages of the host in DRAM that a capacitor saves when power fails.
+//!
+//! A slot holds one page with its LPN and its sequence number. It is a witness like a page on flash: the newest of an
+//! LPN wins. A page that is written again takes another slot, and its former slot becomes free.
+//!
+//! ```text
+//! word 0    LPN, and whether the slot is in use
+//! word 1    sequence number
+//! rest      content: 512 words of bytes; one word on a device whose contents are identities
+//! ```
+//! How a slot is filled again:
+//!
+//! ```text
+//! 1. word 0 is zeroed, once the witness that superseded     cut before 2: the former page, or none
+//!    the former page is durable
+//! 2. word 1 and the content, after 1                        cut before 3: none
+//! 3. word 0, after 2                                        cut after 3: the new page
+//! ```
+//! Invariant: a page in the index is the newest version of its LPN. Absent: when pages leave for flash (`verbs::buffer`).
+
+use crate::config::Config;
+use crate::config::guard::{Guard, Guards};
+use crate::config::layout::{BUFFER_SLOT_WORDS, NvramLayout};
+use crate::error::Contradiction;
+use bitfield_struct::bitfield;
+use remap_ssd_media::geometry::PAGE_BYTES;
+use remap_ssd_media::{After, ContentMode, Lpn, Media, MediaError, PageView, Payload, Purpose};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+
+/// Words before a slot's content.
+const HEADER_WORDS: usize = 2;
+/// First word of a slot.
+#[bitfield(u64)]
+#[derive(PartialEq, Eq)]
+struct SlotOwner {
+    in_use: bool,
+    #[bits(31)]
+    lpn: Lpn,
+    #[bits(32)]
+    __: u32,
+}
+
+/// Content of a page in the buffer.
+#[derive(Clone)]
+enum BufferedContent {
+    Identity(u64),
+    Bytes(Box<[u8; PAGE_BYTES]>),
+}
+
+/// A page in the buffer.
+#[derive(Clone)]
+pub(crate) struct BufferedPage {
+    pub lpn: Lpn,
+    pub wsn: u64,
+    content: BufferedContent,
+}
+
+impl BufferedPage {
+    /// The page as the payload of a write.
+    pub(crate) fn payload(&self) -> Payload<'_> {
+        match &self.content {
+            BufferedContent::Identity(identity) => Payload::Identity(*identity),
+            BufferedContent::Bytes(bytes) => Payload::Bytes(bytes),
+        }
+    }
+}
+
+/// A slot that recovery has read.
+pub(crate) enum FoundSlot {
+    /// An intact page.
+    Page { slot: u32, page: BufferedPage },
+    /// A page of this LPN that cannot be read. Its number is at most `wsn`.
+    Unreadable { slot: u32, lpn: Lpn, wsn: u64 },
+    /// The word that names the LPN cannot be read.
+    Unknown { word: usize },
+}
+
+/// Slots of the write buffer.
+pub(crate) struct WriteBuffer {
+    guards: Guards,
+    base: usize,
+    slot_words: usize,
+    lpns: u32,
+    pages: Vec<Option<BufferedPage>>,
+    index: BTreeMap<Lpn, u32>,
+    /// Slots in the order in which they were filled, with the number of the page. Those that have another page
+    /// by now are skipped.
+    oldest: VecDeque<(u32, u64)>,
+    /// Free slots, and the operations that must be durable before they are filled again.
+    free: VecDeque<(u32, After)>,
+    /// Slots that recovery could not read.
+    damaged: Vec<u32>,
+}
+
+impl WriteBuffer {
+    /// An empty buffer; `None` if the device has none.
+    pub(crate) fn new(config: &Config, layout: &NvramLayout, mode: ContentMode) -> Option<Self> {
+        let slots = config.buffer_slots();
+        let slot_words = match mode {
+            ContentMode::Bytes => BUFFER_SLOT_WORDS,
+            ContentMode::Identity | ContentMode::None => HEADER_WORDS + 1,
+        };
+        (slots > 0).then(|| Self {
+            guards: config.guards,
+            base: layout.buffer,
+            slot_words,
+            lpns: config.lpns,
+            pages: vec![None; slots as usize],
+            index: BTreeMap::new(),
+            oldest: VecDeque::new(),
+            free: (0..slots).map(|slot| (slot, After::NOTHING)).collect(),
+            damaged: Vec::new(),
+        })
+    }
+
+    fn words(&self, slot: u32) -> Range<usize> {
+        let first = self.base + slot as usize * self.slot_words;
+        first..first + self.slot_words
+    }
+
+    /// Returns true if no slot is free.
+    pub(crate) fn is_full(&self) -> bool {
+        self.free.is_empty()
+    }
+
+    /// Number of pages.
+    pub(crate) fn len(&self) -> u32 {
+        self.index.len() as u32
+    }
+
+    /// Returns true if the newest version of an LPN is here.
+    pub(crate) fn has(&self, lpn: Lpn) -> bool {
+        self.index.contains_key(&lpn)
+    }
+
+    /// The slot of an LPN.
+    pub(crate) fn slot(&self, lpn: Lpn) -> Option<u32> {
+        self.index.get(&lpn).copied()
+    }
+
+    /// The buffered LPNs in a range.
+    pub(crate) fn within(&self, lpns: Range<Lpn>) -> Vec<Lpn> {
+        self.index.range(lpns).map(|(lpn, _)| *lpn).collect()
+    }
+
+    /// The page of an LPN.
+    pub(crate) fn page(&self, lpn: Lpn) -> Option<&BufferedPage> {
+        self.pages[self.slot(lpn)? as usize].as_ref()
+    }
+
+    /// The content of a slot.
+    pub(crate) fn view(&self, slot: u32, mode: ContentMode) -> PageView<'_> {
+        match (&self.pages[slot as usize], mode) {
+            (None, _) => PageView::Zeroes,
+            (Some(_), ContentMode::None) => PageView::Unknown,
+            (Some(page), _) => match &page.content {
+                BufferedContent::Identity(identity) => PageView::Identity(*identity),
+                BufferedContent::Bytes(bytes) => PageView::Bytes(bytes),
+            },
+        }
+    }
+
+    /// Stores a page in a free slot, which must exist. Returns true if it replaces a page of its LPN.
+    pub(crate) fn put(
+        &mut self,
+        media: &mut Media,
+        lpn: Lpn,
+        wsn: u64,
+        payload: &Payload<'_>,
+    ) -> bool {
+        let (slot, freed) = self.free.pop_front().expect("room was made");
+        let content = match payload {
+            Payload::Identity(identity) => BufferedContent::Identity(*identity),
+            Payload::Bytes(bytes) => BufferedContent::Bytes(Box::new(**bytes)),
+        };
+        let words = self.content_words(&content);
+        self.store(media, slot, freed, (lpn, wsn, &words));
+
+        let replaced = self.index.insert(lpn, slot);
+        self.pages[slot as usize] = Some(BufferedPage { lpn, wsn, content });
+        self.oldest.push_back((slot, wsn));
+        if let Some(old) = replaced {
+            // The new page is stored before the old one's slot is filled again.
+            self.free(old, After::FENCE);
+        }
+        replaced.is_some()
+    }
+
+    /// Steps 1 to 3.
+    fn store(
+        &self,
+        media: &mut Media,
+        slot: u32,
+        freed: After,
+        (lpn, wsn, content): (Lpn, u64, &[u64]),
+    ) {
+        let record = self.words(slot);
+        let owner = SlotOwner::new().with_in_use(true).with_lpn(lpn).into();
+        let mut stored = Vec::with_capacity(1 + content.len());
+        stored.push(wsn);
+        stored.extend(content);
+
+        if !self.guards.has(Guard::BufferWhole) {
+            media.store_capacitor(record.start, &[owner], Purpose::Host, freed);
+            media.store_capacitor(record.start + 1, &stored, Purpose::Host, freed);
+            return;
+        }
+        let after = self.guards.waits(Guard::BufferReuse, freed);
+        let mut change = |word: usize, values: &[u64], after: After| {
+            media.change_capacitor(record.clone(), word, values, Purpose::Host, after);
+        };
+        change(record.start, &[0], after);
+        change(record.start + 1, &stored, After::NOTHING);
+        change(record.start, &[owner], After::NOTHING);
+    }
+
+    fn content_words(&self, content: &BufferedContent) -> Vec<u64> {
+        match content {
+            BufferedContent::Identity(identity) => vec![*identity],
+            // A device without contents accepts bytes, and stores none.
+            BufferedContent::Bytes(_) if self.slot_words < BUFFER_SLOT_WORDS => vec![0],
+            BufferedContent::Bytes(bytes) => bytes
+                .chunks_exact(8)
+                .map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")))
+                .collect(),
+        }
+    }
+
+    /// The LPNs that have been in the buffer for longest, at most `count`.
+    pub(crate) fn oldest(&mut self, count: u32) -> Vec<Lpn> {
+        let mut found = Vec::with_capacity(count as usize);
+        // Before its first page in use, the list holds only slots that were freed or filled again.
+        while let Some((slot, wsn)) = self.oldest.front().copied()
+            && !self.is_in(slot, wsn)
+        {
+            self.oldest.pop_front();
+        }
+        for &(slot, wsn) in &self.oldest {
+            if found.len() == count as usize {
+                break;
+            }
+            if self.is_in(slot, wsn) {
+                found.extend(self.pages[slot as usize].as_ref().map(|page| page.lpn));
+            }
+        }
+        found
+    }
+
+    fn is_in(&self, slot: u32, wsn: u64) -> bool {
+        matches!(&self.pages[slot as usize], Some(page) if page.wsn == wsn)
+    }
+
+    /// Removes the page of an LPN. Its slot is filled again after the operations of `after`.
+    pub(crate) fn remove(&mut self, lpn: Lpn, after: After) {
+        if let Some(slot) = self.index.remove(&lpn) {
+            self.free(slot, after);
+        }
+    }
+
+    fn free(&mut self, slot: u32, after: After) {
+        self.pages[slot as usize] = None;
+        self.free.push_back((slot, after));
+    }
+
+    /// Reads all slots at recovery.
+    pub(crate) fn read_back(&self, media: &mut Media) -> Vec<FoundSlot> {
+        let slots = (0..self.pages.len() as u32).collect::<Vec<_>>();
+        slots
+            .into_iter()
+            .filter_map(|slot| self.read_slot(media, slot))
+            .collect()
+    }
+
+    /// Words that `read_back` reads.
+    pub(crate) fn scanned_words(&self) -> usize {
+        self.pages.len() * self.slot_words
+    }
+
+    fn read_slot(&self, media: &mut Media, slot: u32) -> Option<FoundSlot> {
+        let words = self.words(slot);
+        let owner = media.load(words.start).map(SlotOwner::from_bits);
+        let wsn = media.load(words.start + 1);
+        match owner {
+            Ok(owner) if !owner.in_use() || !owner.lpn().is_below(self.lpns) => return None,
+            Ok(_) => {}
+            // A slot that was never filled.
+            Err(_) if wsn == Ok(0) => return None,
+            Err(_) => return Some(FoundSlot::Unknown { word: words.start }),
+        }
+        let lpn = owner.map_or(Lpn::ZERO, |owner| owner.lpn());
+        let content: Result<Vec<u64>, MediaError> = words
+            .skip(HEADER_WORDS)
+            .map(|word| media.load(word))
+            .collect();
+        let (Ok(wsn), Ok(content)) = (wsn, content) else {
+            let wsn = wsn.unwrap_or(u64::MAX);
+            return Some(FoundSlot::Unreadable { slot, lpn, wsn });
+        };
+        let content = match content[..] {
+            [identity] => BufferedContent::Identity(identity),
+            _ => {
+                let mut bytes = Box::new([0; PAGE_BYTES]);
+                for (to, word) in bytes.chunks_exact_mut(8).zip(content) {
+                    to.copy_from_slice(&word.to_le_bytes());
+                }
+                BufferedContent::Bytes(bytes)
+            }
+        };
+        let page = BufferedPage { lpn, wsn, content };
+        Some(FoundSlot::Page { slot, page })
+    }
+
+    /// Continues with the pages that are the newest versions of their LPNs. The other slots are free.
+    pub(crate) fn resume(&mut self, mut newest: Vec<(u32, BufferedPage)>) {
+        newest.sort_by_key(|(_, page)| page.wsn);
+        for (slot, page) in newest {
+            self.oldest.push_back((slot, page.wsn));
+            self.index.insert(page.lpn, slot);
+            self.pages[slot as usize] = Some(page);
+        }
+        self.free = (0..self.pages.len() as u32)
+            .filter(|slot| self.pages[*slot as usize].is_none())
+            .map(|slot| (slot, After::NOTHING))
+            .collect();
+    }
+
+    /// Notes a slot that cannot be read.
+    pub(crate) fn note_damage(&mut self, slot: u32) {
+        self.damaged.push(slot);
+    }
+
+    /// Empties the slots that recovery could not read, after the pages of the doubts: until these are durable, the
+    /// slot is the only sign of the doubt.
+    pub(crate) fn heal(&mut self, media: &mut Media) {
+        for slot in std::mem::take(&mut self.damaged) {
+            let record = self.words(slot);
+            let zeroes = vec![0; record.len()];
+            let after = self.guards.after_doubts();
+            media.change_capacitor(record.clone(), record.start, &zeroes, Purpose::Meta, after);
+        }
+    }
+
+    /// Checks the index, the slots and what is stored against each other.
+    ///
+    /// # Errors
+    /// The first contradiction.
+    pub(crate) fn check(&self, media: &Media) -> Result<(), Contradiction> {
+        let fail = |text: String| Err(Contradiction(text));
+        if self.index.len() + self.free.len() != self.pages.len() {
+            return fail(format!(
+                "the write buffer has {} pages and {} free slots of {}",
+                self.index.len(),
+                self.free.len(),
+                self.pages.len()
+            ));
+        }
+        for (lpn, slot) in &self.index {
+            let words = self.words(*slot);
+            let owner = SlotOwner::from_bits(media.peek(words.start));
+            let wsn = media.peek(words.start + 1);
+            let is_stored = owner.in_use() && owner.lpn() == *lpn;
+            if !is_stored || !self.is_in(*slot, wsn) {
+                return fail(format!(
+                    "slot {slot} of the write buffer does not hold LPN {lpn}"
+                ));
+            }
+            let page = self.pages[*slot as usize].as_ref();
+            let content = page.map(|page| self.content_words(&page.content));
+            let stored = words.skip(HEADER_WORDS).map(|word| media.peek(word));
+            if !content.is_some_and(|content| stored.eq(content)) {
+                return fail(format!(
+                    "slot {slot} of the write buffer does not hold the content of LPN {lpn}"
+                ));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,198 @@
+//! The write buffer: a write is acknowledged when it is in DRAM that a capacitor saves, and goes to flash later.
+//!
+//! Pages leave by count, never by time: when no slot is free, those that have been in the buffer for longest are
+//! written, as many as a word line has. What the host overwrites or deallocates before that never reaches flash. A
+//! page that leaves takes the path of a write without a buffer: its content is looked up, and it is remapped or
+//! programmed with a new number.
+//!
+//! A slot is filled again only once the page that left it is durable on flash (`records::buffer`). This is the only time
+//! that a host waits for flash: the buffer fills faster than flash takes its pages.
+//!
+//! Invariants: L2P has the newest version of an LPN on flash, and garbage collection keeps it even while a newer one is in
+//! the buffer; every verb but reads, writes and deallocations first writes back the pages that it concerns.
+//! Absent: the slots.
+
+use crate::error::{RecoveryError, Refusal};
+use crate::ftl::Ftl;
+use crate::records::buffer::{BufferedPage, FoundSlot};
+use crate::recovery::witnesses::Witnesses;
+use remap_ssd_media::{After, Lpn, PageView, Payload, Ppn};
+use std::ops::Range;
+
+impl Ftl {
+    /// Pages that the write buffer holds now.
+    pub fn buffered_pages(&self) -> u32 {
+        self.buffer.as_ref().map_or(0, |buffer| buffer.len())
+    }
+
+    pub(crate) fn is_buffered(&self, lpn: Lpn) -> bool {
+        self.buffer.as_ref().is_some_and(|buffer| buffer.has(lpn))
+    }
+
+    /// Returns true if a page that `find` returned is on flash.
+    #[inline]
+    pub(crate) fn is_on_flash(&self, ppn: Ppn) -> bool {
+        ppn.0 < self.core.geometry.pages()
+    }
+
+    /// The number of a page in the buffer: past the last page of flash.
+    #[inline]
+    pub(crate) fn find_buffered(&self, lpn: Lpn) -> Option<Ppn> {
+        let slot = self.buffer.as_ref()?.slot(lpn)?;
+        Some(Ppn(self.core.geometry.pages() + slot))
+    }
+
+    /// The content of a page in the buffer; `None` if the page is on flash.
+    #[inline]
+    pub(crate) fn buffered_view(&self, ppn: Ppn) -> Option<PageView<'_>> {
+        let buffer = self.buffer.as_ref()?;
+        let slot = ppn.0.checked_sub(self.core.geometry.pages())?;
+        Some(buffer.view(slot, self.core.media.mode()))
+    }
+
+    /// Writes a page to the buffer.
+    #[cold]
+    pub(crate) fn write_buffered(
+        &mut self,
+        lpn: Lpn,
+        payload: &Payload<'_>,
+    ) -> Result<(), Refusal> {
+        // Room first: if flash takes no more pages, nothing has changed.
+        self.make_buffer_room()?;
+        self.core.stats.host_writes += 1;
+        let wsn = self.core.clock.tick();
+        if let Some(buffer) = &mut self.buffer
+            && buffer.put(&mut self.core.media, lpn, wsn, payload)
+        {
+            self.core.stats.buffer_overwritten += 1;
+        }
+        Ok(())
+    }
+
+    /// Writes the oldest pages back until a slot is free.
+    fn make_buffer_room(&mut self) -> Result<(), Refusal> {
+        // A word line at a time, unless that is more than half of the buffer.
+        let most = self.core.config.buffer_slots() / 2;
+        let count = self.core.geometry.stripe().clamp(1, most);
+        while let Some(buffer) = &mut self.buffer
+            && buffer.is_full()
+        {
+            let oldest = buffer.oldest(count);
+            self.write_back_pages(&oldest)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the pages of a range that are in the buffer to flash.
+    ///
+    /// # Errors
+    /// Those of `write`. The pages that were not written stay in the buffer.
+    #[inline]
+    pub(crate) fn write_back(&mut self, lpn: Lpn, len: u32) -> Result<(), Refusal> {
+        match &self.buffer {
+            Some(buffer) => {
+                let pages = buffer.within(lpn..lpn.offset(len));
+                self.write_back_pages(&pages)
+            }
+            None => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn write_back_pages(&mut self, lpns: &[Lpn]) -> Result<(), Refusal> {
+        if lpns.is_empty() {
+            return Ok(());
+        }
+        self.end_write();
+        let mark = self.core.media.begin_write_back();
+        let mut written = 0;
+        let result = lpns.iter().try_for_each(|lpn| {
+            self.write_back_page(*lpn)?;
+            written += 1;
+            Ok(())
+        });
+        // 1. the entries of the pages that were remapped  2. their slots are filled again.
+        self.end_write();
+        for lpn in &lpns[..written] {
+            self.leave_buffer(*lpn);
+        }
+        self.core.media.end_write_back(&mark);
+        result
+    }
+
+    fn write_back_page(&mut self, lpn: Lpn) -> Result<(), Refusal> {
+        self.may_change()?;
+        if self.core.config.caches_mapping() {
+            self.cache_entry(lpn)?;
+        }
+        let page = self.buffer.as_ref().and_then(|buffer| buffer.page(lpn));
+        let page = page.expect("the page is in the buffer").clone();
+        self.write_page(lpn, &page.payload())
+    }
+
+    /// A page is on flash. Its slot is filled again once that is durable.
+    fn leave_buffer(&mut self, lpn: Lpn) {
+        self.core.stats.buffer_written_back += 1;
+        let place = self.core.tables.map.get(lpn).expect("it was written");
+        let page = After::page(place.ppn);
+        let after = if place.remapped {
+            // Entries are stores, which wait for their pages.
+            page.and(After::FENCE)
+        } else {
+            page
+        };
+        if let Some(buffer) = &mut self.buffer {
+            buffer.remove(lpn, after);
+        }
+    }
+
+    /// The host has deallocated LPNs, and their record is stored: their pages leave the buffer for nothing.
+    #[inline]
+    pub(crate) fn forget_buffered(&mut self, lpns: Range<Lpn>) {
+        if let Some(buffer) = &mut self.buffer {
+            for lpn in buffer.within(lpns) {
+                buffer.remove(lpn, After::FENCE);
+                self.core.stats.buffer_deallocated += 1;
+            }
+        }
+    }
+
+    /// Reads the buffer at recovery, after all other witnesses.
+    ///
+    /// # Errors
+    /// `NvramDamaged`: a page cannot be read, nor the LPN that it belongs to.
+    pub(crate) fn read_buffer(
+        &mut self,
+        witnesses: &mut Witnesses,
+    ) -> Result<Vec<(u32, BufferedPage)>, RecoveryError> {
+        let Some(buffer) = &mut self.buffer else {
+            return Ok(Vec::new());
+        };
+        witnesses.charge_scan(&mut self.core.media, buffer.scanned_words());
+        let mut pages = Vec::new();
+        for found in buffer.read_back(&mut self.core.media) {
+            match found {
+                FoundSlot::Page { slot, page } => {
+                    witnesses.buffered(page.lpn, page.wsn);
+                    pages.push((slot, page));
+                }
+                FoundSlot::Unreadable { slot, lpn, wsn } => {
+                    witnesses.doubt(lpn, wsn);
+                    buffer.note_damage(slot);
+                }
+                FoundSlot::Unknown { word } => return Err(RecoveryError::NvramDamaged { word }),
+            }
+        }
+        Ok(pages)
+    }
+
+    /// Continues with the pages that are the newest versions of their LPNs.
+    pub(crate) fn resume_buffer(&mut self, pages: Vec<(u32, BufferedPage)>, witnesses: &Witnesses) {
+        if let Some(buffer) = &mut self.buffer {
+            let newest = pages
+                .into_iter()
+                .filter(|(_, page)| witnesses.is_buffered(page.lpn, page.wsn));
+            buffer.resume(newest.collect());
+        }
+    }
+}
