@@ -16,12 +16,13 @@
 //! 2. word 1 and the content, after 1                        cut before 3: none
 //! 3. word 0, after 2                                        cut after 3: the new page
 //! ```
-//! Invariant: a page in the index is the newest version of its LPN. Absent: when pages leave for flash (`verbs::buffer`).
+//! Invariant: a page in the index is the newest version of its LPN, which has no page on flash. Absent: when pages leave for flash (`verbs::buffer`).
 
 use crate::config::Config;
 use crate::config::guard::{Guard, Guards};
 use crate::config::layout::{BUFFER_SLOT_WORDS, NvramLayout};
 use crate::error::Contradiction;
+use crate::mapping::map::Map;
 use bitfield_struct::bitfield;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{After, ContentMode, Lpn, Media, MediaError, PageView, Payload, Purpose};
@@ -345,7 +346,7 @@ impl WriteBuffer {
     ///
     /// # Errors
     /// The first contradiction.
-    pub(crate) fn check(&self, media: &Media) -> Result<(), Contradiction> {
+    pub(crate) fn check(&self, media: &Media, map: &Map) -> Result<(), Contradiction> {
         let fail = |text: String| Err(Contradiction(text));
         if self.index.len() + self.free.len() != self.pages.len() {
             return fail(format!(
@@ -356,6 +357,9 @@ impl WriteBuffer {
             ));
         }
         for (lpn, slot) in &self.index {
+            if map.get(*lpn).is_some() {
+                return fail(format!("LPN {lpn} is in the write buffer and on flash"));
+            }
             let words = self.words(*slot);
             let owner = SlotOwner::from_bits(media.peek(words.start));
             let wsn = media.peek(words.start + 1);

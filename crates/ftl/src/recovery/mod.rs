@@ -4,7 +4,8 @@
 //!    to the state left by the cut. It is the only step that no cut can leave half done.
 //! 1. `read_lives`, `read_heads`: which superblocks hold data, and since when.
 //! 2. `read_pages`: mappings made by writes, from the tails of closed superblocks and the OOB areas
-//!    of the others. `read_bitmaps`, `read_deallocations`: deallocated LPNs.
+//!    of the others. `read_bitmaps`, `read_deallocations`: deallocated LPNs. `read_buffer`: pages that were not on
+//!    flash yet.
 //! 3. `RemapScheme::replay`: mappings made by remaps.
 //! 4. `count`: RC, live pages and remapped LPNs follow from L2P.
 //! 5. `resume`: streams continue where they stopped, and the decisions of recovery are made
@@ -70,8 +71,8 @@ impl Ftl {
         let open = flash::read_pages(&mut ftl.core, &mut witnesses);
         let bitmaps_lost = read_bitmaps(&mut ftl.core, &mut witnesses);
         let unknown = read_deallocations(&mut ftl.core, &mut ftl.dealloc, &mut witnesses);
-        ftl.scheme.replay(&mut ftl.core, &mut witnesses)?;
         let buffered = ftl.read_buffer(&mut witnesses)?;
+        ftl.scheme.replay(&mut ftl.core, &mut witnesses)?;
 
         // All witnesses are known now, so the LPNs that damaged records may concern can be
         // determined.

@@ -67,7 +67,7 @@ pub(crate) struct Witnesses {
     pub(crate) lost: Vec<Lpn>,
     /// LPNs with an unreadable witness.
     doubts: Vec<UnreadableWitness>,
-    /// LPNs whose newest version is in the write buffer, with its number.
+    /// LPNs with a page in the write buffer, with its number.
     buffered: BTreeMap<Lpn, u64>,
     /// Pages that were written for a home: a commit record determines which of them reached it.
     pub hinted: Vec<HintedPage>,
@@ -297,24 +297,25 @@ impl Witnesses {
         self.consider(blocks, map, lpn, wsn, None);
     }
 
-    /// Considers a page in the write buffer, after all other witnesses. L2P keeps the newest version on flash.
-    pub(crate) fn buffered(&mut self, lpn: Lpn, wsn: u64) {
+    /// Considers a page in the write buffer. If it is the newest version of its LPN, no page on flash is.
+    pub(crate) fn buffered(&mut self, map: &mut Map, lpn: Lpn, wsn: u64) {
         self.saw(wsn);
         self.report.records += 1;
         if wsn > self.when[lpn.index()] {
             self.when[lpn.index()] = wsn;
+            map.set(lpn, None);
             self.buffered.insert(lpn, wsn);
         }
     }
 
     /// Returns true if the newest version of an LPN is the page in the write buffer with this number.
     pub(crate) fn is_buffered(&self, lpn: Lpn, wsn: u64) -> bool {
-        self.buffered.get(&lpn) == Some(&wsn)
+        self.buffered.get(&lpn) == Some(&wsn) && self.when[lpn.index()] == wsn
     }
 
     /// Returns true if an LPN has a page, on flash or in the write buffer.
     fn exists(&self, map: &Map, lpn: Lpn) -> bool {
-        map.get(lpn).is_some() || self.buffered.contains_key(&lpn)
+        map.get(lpn).is_some() || self.is_buffered(lpn, self.when[lpn.index()])
     }
 
     /// Returns true if an entry for this page with this number would be valid.

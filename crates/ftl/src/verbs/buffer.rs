@@ -8,9 +8,9 @@
 //! A slot is filled again only once the page that left it is durable on flash (`records::buffer`). This is the only time
 //! that a host waits for flash: the buffer fills faster than flash takes its pages.
 //!
-//! Invariants: L2P has the newest version of an LPN on flash, and garbage collection keeps it even while a newer one is in
-//! the buffer; every verb but reads, writes and deallocations first writes back the pages that it concerns.
-//! Absent: the slots.
+//! Invariants: an LPN in the buffer has no mapping, so that nothing on flash can be newer (some schemes give pages and
+//! entries that collection moves new numbers); every verb but reads, writes and deallocations first writes back the pages that it
+//! concerns. Absent: the slots.
 
 use crate::error::{RecoveryError, Refusal};
 use crate::ftl::Ftl;
@@ -59,6 +59,9 @@ impl Ftl {
     ) -> Result<(), Refusal> {
         // Room first: if flash takes no more pages, nothing has changed.
         self.make_buffer_room()?;
+        if self.core.config.caches_mapping() {
+            self.cache_entry(lpn)?;
+        }
         self.core.stats.host_writes += 1;
         let wsn = self.core.clock.tick();
         if let Some(buffer) = &mut self.buffer
@@ -66,6 +69,8 @@ impl Ftl {
         {
             self.core.stats.buffer_overwritten += 1;
         }
+        // 1. the slot  2. the tables. What is reclaimed because of 2 waits for 1.
+        self.core.unlink(lpn);
         Ok(())
     }
 
@@ -157,7 +162,7 @@ impl Ftl {
         }
     }
 
-    /// Reads the buffer at recovery, after all other witnesses.
+    /// Reads the buffer at recovery.
     ///
     /// # Errors
     /// `NvramDamaged`: a page cannot be read, nor the LPN that it belongs to.
@@ -173,7 +178,7 @@ impl Ftl {
         for found in buffer.read_back(&mut self.core.media) {
             match found {
                 FoundSlot::Page { slot, page } => {
-                    witnesses.buffered(page.lpn, page.wsn);
+                    witnesses.buffered(&mut self.core.tables.map, page.lpn, page.wsn);
                     pages.push((slot, page));
                 }
                 FoundSlot::Unreadable { slot, lpn, wsn } => {

@@ -27,7 +27,7 @@ impl Ftl {
         }
         self.check_translation_pages()?;
         if let Some(buffer) = &self.buffer {
-            buffer.check(&core.media)?;
+            buffer.check(&core.media, &core.tables.map)?;
         }
         if self.hybrid {
             core.tables.map.blocks().check()?;
