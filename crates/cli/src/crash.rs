@@ -198,7 +198,7 @@ pub(crate) fn command(args: &Args) -> Result<(), Failure> {
 }
 
 /// Keys that `--set` cannot change here, and the alternative for each.
-const CHOSEN: [(&str, &str); 7] = [
+const CHOSEN: [(&str, &str); 6] = [
     ("firmware.scheme", "use --scheme instead"),
     ("firmware.gc_policy", "use --gc instead"),
     ("firmware.mapping", "use --mapping instead"),
@@ -209,10 +209,6 @@ const CHOSEN: [(&str, &str); 7] = [
     (
         "geometry.channels",
         "a campaign knows no time, and channels take part in nothing else",
-    ),
-    (
-        "geometry.indirection_bytes",
-        "larger units are for simulations, and a campaign has power cuts",
     ),
     ("content", "a campaign has contents of its own"),
 ];

@@ -1,7 +1,7 @@
 //! One device with its host: the firmware under test, and the model.
 //!
 //! Invariants: every command goes to both; commands stay in flight until `acknowledge` settles the
-//! operations that their acknowledgement waits for. Absent: power cuts and recovery (the
+//! operations that their acknowledgement waits for; with larger indirection units, LPNs are pages of 4 KiB, above their layer. Absent: power cuts and recovery (the
 //! campaign's).
 
 use crate::content::{Content, LOST, ZEROES};
@@ -11,6 +11,7 @@ use crate::history::{DeviceEvent, History};
 use crate::oracle::{CommandId, Oracle};
 use crate::script::{CommandGenerator, ScriptCommand, content_of_many};
 use crate::setup::Setup;
+use remap_ssd_device::IndirectionUnits;
 use remap_ssd_ftl::{FileStatus, Ftl, Lpn, Refusal, Remap};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{AckSet, ContentMode, Media, Page, Payload, Ppn};
@@ -50,6 +51,8 @@ impl Failure {
 pub(crate) struct DeviceUnderTest {
     /// The firmware under test, with its media.
     pub ftl: Ftl,
+    /// The layer of indirection units above it, if they are larger than a page.
+    pub units: Option<IndirectionUnits>,
     /// Model of the readable contents.
     pub oracle: Oracle,
     /// LPNs that may be media errors.
@@ -87,22 +90,24 @@ impl DeviceUnderTest {
         keep_apart(&mut ftl, setup);
 
         let atomic_pages = if setup.atomic() {
-            ftl.atomic_pages_max()
+            ftl.atomic_pages_max() * setup.geometry.host_pages()
         } else {
             0
         };
         Ok(Self {
+            units: IndirectionUnits::of(&ftl),
             ftl,
-            oracle: Oracle::new(setup.config.lpns),
-            doubts: DamageDoubts::new(setup.config.lpns),
+            oracle: Oracle::new(setup.lpns()),
+            doubts: DamageDoubts::new(setup.lpns()),
             files: FileModel::default(),
             generator: CommandGenerator::new(
                 seed,
-                setup.config.lpns,
+                setup.lpns(),
                 setup.mix,
                 atomic_pages,
                 setup.config.scheme.uses_hints(),
-            ),
+            )
+            .on_units(setup.geometry.host_pages()),
             in_flight: Vec::new(),
             faults_left: setup.bad_blocks,
             read_only: false,
@@ -172,9 +177,29 @@ impl DeviceUnderTest {
     ) -> Result<(), Failure> {
         match self.execute(&command) {
             Err(refusal) if refusal == reason => Ok(()),
+            // Found first: the command's pages are no whole units.
+            Err(Refusal::AtomicPartial) if self.units.is_some() => Ok(()),
             other => Err(Failure::new(format!(
                 "'{command}' must be refused ({reason}) and ends with {other:?}"
             ))),
+        }
+    }
+
+    /// Writes a page. `goes_on`: the command has more.
+    fn write(
+        &mut self,
+        lpn: Lpn,
+        content: Content,
+        home: Option<Lpn>,
+        goes_on: bool,
+    ) -> Result<(), Refusal> {
+        let mut page = [0; PAGE_BYTES];
+        let payload = payload(self.ftl.media().mode(), content, &mut page);
+        match (&mut self.units, home) {
+            (Some(units), _) => units.write(&mut self.ftl, lpn, &payload, home, goes_on),
+            (None, Some(home)) => self.ftl.write_for(lpn, &payload, home),
+            (None, None) if goes_on => self.ftl.write_more(lpn, &payload),
+            (None, None) => self.ftl.write(lpn, &payload),
         }
     }
 
@@ -191,50 +216,44 @@ impl DeviceUnderTest {
                     .map(Some);
             }
             ScriptCommand::FileReset => self.ftl.fs_reset(),
-            ScriptCommand::Write { lpn, content } => self.ftl.write(
-                lpn,
-                &payload(self.ftl.media().mode(), content, &mut [0; PAGE_BYTES]),
-            ),
+            ScriptCommand::Write { lpn, content } => self.write(lpn, content, None, false),
             ScriptCommand::WriteMany {
                 lpn,
                 len,
                 source,
                 fresh,
-            } => {
-                let mode = self.ftl.media().mode();
-                (0..len).try_for_each(|at| {
-                    // Contents before the command: none of its pages repeats another one of its
-                    // pages.
-                    let content = content_of_many(self.oracle.live(), source, fresh, at);
-                    let mut page = [0; PAGE_BYTES];
-                    if at + 1 < len {
-                        self.ftl
-                            .write_more(lpn.offset(at), &payload(mode, content, &mut page))
-                    } else {
-                        self.ftl
-                            .write(lpn.offset(at), &payload(mode, content, &mut page))
-                    }
-                })
+            } => (0..len).try_for_each(|at| {
+                // Contents before the command: none of its pages repeats another one of its
+                // pages.
+                let content = content_of_many(self.oracle.live(), source, fresh, at);
+                self.write(lpn.offset(at), content, None, at + 1 < len)
+            }),
+            ScriptCommand::WriteFor { lpn, content, home } => {
+                self.write(lpn, content, Some(home), false)
             }
-            ScriptCommand::WriteFor { lpn, content, home } => self.ftl.write_for(
-                lpn,
-                &payload(self.ftl.media().mode(), content, &mut [0; PAGE_BYTES]),
-                home,
-            ),
-            ScriptCommand::Deallocate { lpn, len } => self.ftl.deallocate(lpn, len),
+            ScriptCommand::Deallocate { lpn, len } => match &mut self.units {
+                None => self.ftl.deallocate(lpn, len),
+                Some(units) => units.zero(&mut self.ftl, lpn, len),
+            },
             ScriptCommand::Remap {
                 target,
                 source,
                 len,
                 relocate,
                 atomic,
-            } => self.ftl.remap(&Remap {
-                target,
-                source,
-                len,
-                relocate,
-                atomic,
-            }),
+            } => {
+                let remap = Remap {
+                    target,
+                    source,
+                    len,
+                    relocate,
+                    atomic,
+                };
+                match &mut self.units {
+                    None => self.ftl.remap(&remap),
+                    Some(units) => units.remap(&mut self.ftl, &remap),
+                }
+            }
             ScriptCommand::Flush => self.ftl.flush(),
             ScriptCommand::Background { steps } => {
                 // Stops when nothing is left to do.
@@ -273,7 +292,11 @@ impl DeviceUnderTest {
     pub(crate) fn observe(&mut self, read: &mut Vec<Content>) -> Result<(), Failure> {
         read.clear();
         for lpn in Lpn::range(Lpn::ZERO, self.oracle.live().len() as u32) {
-            let content = match self.ftl.read(lpn) {
+            let found = match &mut self.units {
+                None => self.ftl.read(lpn),
+                Some(units) => units.read(&mut self.ftl, lpn),
+            };
+            let content = match found {
                 // No doubt excuses this: damaged media may lose data, but never return other data.
                 Ok(page) => content(&page).ok_or_else(|| {
                     Failure::of_lpn(format!("LPN {lpn} reads what was never written"), lpn)

@@ -11,9 +11,8 @@ use crate::device::Device;
 use crate::open_error::OpenError;
 use remap_ssd_ftl::{Ftl, Lpn, SuperblockState};
 use remap_ssd_media::folder::{FileDamage, FoundFolder};
-use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::image_file::ImageError;
-use remap_ssd_media::{Media, Ppn};
+use remap_ssd_media::{Geometry, Media, Ppn};
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -25,16 +24,16 @@ pub struct FolderCheck {
     pub damage: Vec<FileDamage>,
     /// Why the device cannot be repaired.
     pub beyond: Option<String>,
-    /// Number of LPNs with a flash page.
+    /// Number of logical pages of 4 KiB with a flash page.
     pub mapped: u64,
-    /// The same LPNs as ranges, in order.
+    /// The same pages as ranges, in order.
     pub mapped_lpns: Vec<Range<u32>>,
-    /// Mapped LPNs whose data was given up earlier: they read as media errors, although nothing is
+    /// Mapped pages of 4 KiB whose data was given up earlier: they read as media errors, although nothing is
     /// damaged.
     pub given_up: u64,
     /// Flash pages without a checksum, written by an earlier version.
     pub without_checksum: u64,
-    /// LPNs that read as media errors because of the damage.
+    /// LPNs of the firmware that read as media errors because of the damage: indirection units.
     unreadable: Vec<Lpn>,
 }
 
@@ -82,9 +81,10 @@ impl Device {
         // A copy in memory: recovery writes, and a check must not.
         let (mut device, _) = Self::recover(found.into_copy(), config)?;
         device.ftl().check()?;
+        let geometry = device.config().geometry;
         check
             .damage
-            .extend(live(device.ftl(), &suspects).map(metadata));
+            .extend(live(device.ftl(), &suspects).map(|ppn| metadata(&geometry, ppn)));
         device.untimed(|ftl| read_all(ftl, check));
         Ok(())
     }
@@ -139,10 +139,19 @@ pub(crate) fn suspects(dir: &Path, config: &DeviceConfig) -> Result<Vec<FileDama
     let (device, _) = match Device::recover(found.into_copy(), config.clone()) {
         Ok(recovered) => recovered,
         // Recovery is impossible without one of them.
-        Err(OpenError::Recovery(_)) => return Ok(suspects.into_iter().map(metadata).collect()),
+        Err(OpenError::Recovery(_)) => {
+            let geometry = &config.geometry;
+            return Ok(suspects
+                .into_iter()
+                .map(|ppn| metadata(geometry, ppn))
+                .collect());
+        }
         Err(error) => return Err(error),
     };
-    Ok(live(device.ftl(), &suspects).map(metadata).collect())
+    let geometry = &config.geometry;
+    Ok(live(device.ftl(), &suspects)
+        .map(|ppn| metadata(geometry, ppn))
+        .collect())
 }
 
 /// Suspects that are still torn, in superblocks that are not free: recovery frees dead superblocks.
@@ -170,10 +179,15 @@ fn live(ftl: &Ftl, suspects: &[Ppn]) -> impl Iterator<Item = Ppn> {
         .into_iter()
 }
 
-fn metadata(ppn: Ppn) -> FileDamage {
+/// Offset of a flash page in the file of contents.
+fn offset_of(geometry: &Geometry, ppn: Ppn) -> u64 {
+    u64::from(ppn.0) * geometry.page_bytes() as u64
+}
+
+fn metadata(geometry: &Geometry, ppn: Ppn) -> FileDamage {
     FileDamage {
         file: "contents".into(),
-        offset: u64::from(ppn.0) * PAGE_BYTES as u64,
+        offset: offset_of(geometry, ppn),
         what: "a page of metadata does not have its checksum".into(),
         lost: "what it says of other pages: some may be older than they were, or lost".into(),
     }
@@ -181,13 +195,16 @@ fn metadata(ppn: Ppn) -> FileDamage {
 
 fn read_all(ftl: &mut Ftl, check: &mut FolderCheck) {
     ftl.stop_refreshes();
+    let geometry = ftl.media().geometry();
+    let unit = geometry.host_pages();
     for lpn in Lpn::range(Lpn::ZERO, ftl.config().lpns) {
         let Some(ppn) = ftl.place(lpn) else { continue };
 
-        check.mapped += 1;
+        let pages = lpn.0 * unit..(lpn.0 + 1) * unit;
+        check.mapped += u64::from(unit);
         match check.mapped_lpns.last_mut() {
-            Some(last) if last.end == lpn.0 => last.end += 1,
-            _ => check.mapped_lpns.push(lpn.0..lpn.0 + 1),
+            Some(last) if last.end == pages.start => last.end = pages.end,
+            _ => check.mapped_lpns.push(pages.clone()),
         }
 
         if ftl.find(lpn).is_ok() {
@@ -196,16 +213,30 @@ fn read_all(ftl: &mut Ftl, check: &mut FolderCheck) {
 
         // Already marked as lost by an earlier repair or recovery.
         if ftl.media().is_meta(ppn) || !ftl.media().is_readable(ppn) {
-            check.given_up += 1;
+            check.given_up += u64::from(unit);
             continue;
         }
 
         check.unreadable.push(lpn);
+        let (what, lost) = match unit {
+            1 => (
+                format!("the page of LPN {lpn} does not have its checksum"),
+                format!("LPN {lpn}: it reads as a media error until it is written again"),
+            ),
+            _ => {
+                let lpns = format!("LPNs {} to {}", pages.start, pages.end - 1);
+                let lost = format!("{lpns}: they read as media errors until all are written again");
+                (
+                    format!("the page of {lpns} does not have its checksum"),
+                    lost,
+                )
+            }
+        };
         check.damage.push(FileDamage {
             file: "contents".into(),
-            offset: u64::from(ppn.0) * PAGE_BYTES as u64,
-            what: format!("the page of LPN {lpn} does not have its checksum"),
-            lost: format!("LPN {lpn}: it reads as a media error until it is written again"),
+            offset: offset_of(&geometry, ppn),
+            what,
+            lost,
         });
     }
 }

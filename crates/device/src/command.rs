@@ -6,7 +6,7 @@
 //! Invariants: a page's kind takes 8 bytes and a command 24. Absent: the execution of commands
 //! (`device`, `halves`), and its time.
 
-use remap_ssd_ftl::Lpn;
+use remap_ssd_ftl::{Lpn, Remap};
 
 /// A host's operation on one logical page, or on a range if it is a remap.
 ///
@@ -85,6 +85,26 @@ pub struct PageCommand {
 const _: () = assert!(size_of::<PageCommand>() == 24);
 
 impl PageCommand {
+    /// The firmware's command, if it is a remap.
+    #[inline]
+    pub(crate) fn as_remap(&self) -> Option<Remap> {
+        match self.kind {
+            PageKind::Remap {
+                source,
+                len,
+                relocate,
+                atomic,
+            } => Some(Remap {
+                target: self.lpn,
+                source,
+                len: len.into(),
+                relocate,
+                atomic,
+            }),
+            _ => None,
+        }
+    }
+
     #[inline]
     pub(crate) fn identity(&self) -> Option<u64> {
         self.kind.writes().then_some(self.content)

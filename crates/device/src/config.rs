@@ -392,6 +392,12 @@ impl DeviceConfig {
         u64::from(self.firmware.lpns) * u64::from(self.geometry.host_pages())
     }
 
+    /// Logical pages of 4 KiB of a device that hosts use.
+    pub fn host_lpns(&self) -> u32 {
+        // `check` refuses more of a device that stores bytes.
+        u32::try_from(self.logical_pages()).unwrap_or(u32::MAX)
+    }
+
     /// Pages of 4 KiB that the flash has room for.
     pub fn flash_pages(&self) -> u64 {
         u64::from(self.geometry.pages()) * u64::from(self.geometry.host_pages())

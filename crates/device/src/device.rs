@@ -7,21 +7,21 @@
 //! refused command also has a completion time. Absent: the host's queue, and the wall clock.
 
 use crate::bit_errors::ErrorModel;
-use crate::command::{PageCommand, PageKind};
-use crate::completion::{Completion, CopiedPages, FileCompletion, RemapCompletion};
+use crate::command::PageCommand;
+use crate::completion::{Completion, FileCompletion};
 use crate::config::{DeviceConfig, DeviceConfigError};
 use crate::fingerprint_outcome::Fingerprints;
 use crate::halves::{FirmwareHalf, OpCharger, TimingHalf, look_ahead, perform};
-use crate::indirection::{Charge, Indirection, IndirectionCounts};
+use crate::indirection::{Indirection, IndirectionCounts};
 use crate::nand::Nand;
 use crate::open_error::OpenError;
 use crate::step::{DataPath, Step};
 use crate::timing::Timing;
 use remap_ssd_ftl::{
-    FileBlock, FilePage, Ftl, Glimpse, Lpn, RecoveryReport, Refusal, Remap, Stats, UsablePages,
+    FileBlock, FilePage, Ftl, Glimpse, Lpn, RecoveryReport, Refusal, Stats, UsablePages,
 };
 use remap_ssd_media::geometry::PAGE_BYTES;
-use remap_ssd_media::{Media, Page, PageView, Payload};
+use remap_ssd_media::{Media, Payload};
 use std::path::PathBuf;
 
 /// A simulated SSD: firmware, media and a timing model.
@@ -139,7 +139,6 @@ impl Device {
     /// The configuration cannot work, or the memory cannot be allocated.
     pub fn in_memory(config: DeviceConfig) -> Result<Self, DeviceConfigError> {
         config.check()?;
-        config.check_unit_is_page()?;
         let words = config.firmware.nvram_words(&config.geometry);
 
         // The media's or the firmware's reason becomes an error of the configuration: a smaller
@@ -179,9 +178,10 @@ impl Device {
             .map(|spec| Nand::new(config.geometry, spec, config.latencies()))
             .map(|nand| nand.with_errors(&config.errors));
         let hashes = ftl.deduplicates();
+        let indirection = Indirection::new(&config.geometry, ftl.media().mode());
         Self {
             ftl,
-            indirection: Indirection::new(&config.geometry),
+            indirection,
             charging: OpCharger::new(timing, nand.map(Box::new), hashes),
             config,
             dir: None,
@@ -224,9 +224,12 @@ impl Device {
         self.ftl.media_mut().begin_bit_errors(Box::new(model));
     }
 
-    /// From now on these logical pages share no flash page with others: see `Ftl::keep_apart`.
+    /// From now on these logical pages share no flash page with others: see `Ftl::keep_apart`. With a larger indirection unit, nor do
+    /// the other pages of their units.
     pub fn keep_apart(&mut self, lpns: std::ops::Range<Lpn>) {
-        self.ftl.keep_apart(lpns);
+        let unit = self.config.geometry.host_pages();
+        let units = lpns.start.0 / unit..lpns.end.0.div_ceil(unit);
+        self.ftl.keep_apart(Lpn(units.start)..Lpn(units.end));
     }
 
     /// The device's configuration.
@@ -299,7 +302,8 @@ impl Device {
         let (mut device, report) = Self::recover(ftl.into_media(), config)?;
         device.dir = dir;
         device.keep_time(charging.timed);
-        apart.into_iter().for_each(|lpns| device.keep_apart(lpns));
+        let ftl = &mut device.ftl;
+        apart.into_iter().for_each(|lpns| ftl.keep_apart(lpns));
         device.pause_dedup(paused);
         Ok((device, report))
     }
@@ -452,22 +456,6 @@ impl Device {
         Completion { done_at, result }
     }
 
-    /// Executes a command on the layer of indirection units; it completes with the last of its steps.
-    fn through_units(
-        &mut self,
-        now: u64,
-        execute: impl FnOnce(&mut Indirection, &mut Ftl, &mut Charge<'_>) -> Result<(), Refusal>,
-    ) -> Completion {
-        let indirection = self.indirection.as_mut().expect("the device has the layer");
-        let (charging, mut done_at) = (&mut self.charging, now);
-        let result = execute(indirection, &mut self.ftl, &mut |ftl, step| {
-            let ops = &mut ftl.media_mut().ops;
-            done_at = done_at.max(charging.charge(now, step, ops));
-            ops.clear();
-        });
-        Completion { done_at, result }
-    }
-
     /// Submits all pages of a request; it completes with the last of them and reports the first
     /// refusal.
     pub fn submit_request(&mut self, now: u64, pages: &[PageCommand]) -> Completion {
@@ -488,153 +476,6 @@ impl Device {
             };
         }
         whole
-    }
-
-    /// Reads a page. Returns when it has reached the host, and its content. With a larger indirection unit, that is the identity of
-    /// the unit.
-    #[inline]
-    pub fn read(&mut self, now: u64, lpn: Lpn) -> (u64, Result<Page, Refusal>) {
-        let result = match &mut self.indirection {
-            None => self.ftl.read(lpn),
-            Some(units) => units.read_page(&mut self.ftl, lpn),
-        };
-        (self.charge(now, DataPath::ToHost), result)
-    }
-
-    /// Reads a page and passes a view of it to `show`. Returns when it has reached the host, and
-    /// the result of `show`.
-    #[inline]
-    pub fn view<R>(
-        &mut self,
-        now: u64,
-        lpn: Lpn,
-        show: impl FnOnce(PageView<'_>) -> R,
-    ) -> (u64, Result<R, Refusal>) {
-        let lpn = match &self.indirection {
-            None => lpn,
-            Some(units) => units.unit(lpn),
-        };
-        // Looked up first and shown last: its time is charged in between, and nothing is copied.
-        let found = self.ftl.find(lpn);
-        let done = self.charge(now, DataPath::ToHost);
-        (done, found.map(|found| show(self.ftl.view(found))))
-    }
-
-    /// Writes a page, the last of its request.
-    ///
-    /// # Panics
-    /// The payload is bytes, and the indirection unit is larger than a page.
-    #[inline]
-    pub fn write(&mut self, now: u64, lpn: Lpn, payload: &Payload<'_>) -> Completion {
-        if self.indirection.is_some() {
-            return self.write_part(now, lpn, payload, PageKind::Write, false);
-        }
-        let result = self.ftl.write(lpn, payload);
-        self.complete(now, DataPath::FromHost, result)
-    }
-
-    /// Writes a page of a request that continues with the next call, and is not acknowledged before
-    /// it ends.
-    ///
-    /// # Panics
-    /// As `write`.
-    #[inline]
-    pub fn write_more(&mut self, now: u64, lpn: Lpn, payload: &Payload<'_>) -> Completion {
-        if self.indirection.is_some() {
-            return self.write_part(now, lpn, payload, PageKind::Write, true);
-        }
-        let result = self.ftl.write_more(lpn, payload);
-        Completion {
-            done_at: self.charge_step(now, Step::new(DataPath::FromHost, true)),
-            result,
-        }
-    }
-
-    /// A write on the layer of indirection units.
-    fn write_part(
-        &mut self,
-        now: u64,
-        lpn: Lpn,
-        payload: &Payload<'_>,
-        kind: PageKind,
-        goes_on: bool,
-    ) -> Completion {
-        let Payload::Identity(content) = *payload else {
-            panic!("a device with bytes has indirection units of one page");
-        };
-        self.submit_page(now, &PageCommand { content, lpn, kind }, goes_on)
-    }
-
-    /// Ends a request that was to continue but cannot.
-    pub fn end_write(&mut self, now: u64) -> u64 {
-        if let Some(indirection) = &mut self.indirection {
-            indirection.forget_request();
-        }
-        self.ftl.end_write();
-        self.charge(now, DataPath::Own)
-    }
-
-    /// Writes a page that will later be remapped to `home`.
-    ///
-    /// # Panics
-    /// As `write`.
-    pub fn write_for(
-        &mut self,
-        now: u64,
-        lpn: Lpn,
-        payload: &Payload<'_>,
-        home: Lpn,
-    ) -> Completion {
-        if self.indirection.is_some() {
-            return self.write_part(now, lpn, payload, PageKind::WriteFor { home }, false);
-        }
-        let result = self.ftl.write_for(lpn, payload, home);
-        self.complete(now, DataPath::FromHost, result)
-    }
-
-    /// Deallocates `len` pages from `lpn` on. With a larger indirection unit, pages of units that are not within the range as a whole
-    /// keep their contents.
-    #[inline]
-    pub fn deallocate(&mut self, now: u64, lpn: Lpn, len: u32) -> Completion {
-        if self.indirection.is_some() {
-            return self.through_units(now, |indirection, ftl, charge| {
-                indirection.deallocate(ftl, lpn, len, charge)
-            });
-        }
-        let result = self.ftl.deallocate(lpn, len);
-        self.complete(now, DataPath::Absent, result)
-    }
-
-    /// Remaps pages: the targets read the sources' contents.
-    pub fn remap(&mut self, now: u64, remap: &Remap) -> RemapCompletion {
-        // The firmware's counters are cumulative; the difference is this command's.
-        let before = self.ftl.remap_counts();
-        let demoted_before = self.indirection_counts().demoted();
-        let Completion { done_at, result } = if self.indirection.is_some() {
-            self.through_units(now, |indirection, ftl, charge| {
-                indirection.remap(ftl, remap, charge)
-            })
-        } else {
-            let result = self.ftl.remap(remap);
-            Completion {
-                done_at: self.charge_step(now, Step::of_remap(remap.len)),
-                result,
-            }
-        };
-        let after = self.ftl.remap_counts();
-        let demoted = self.indirection_counts().demoted() - demoted_before;
-
-        let unit = u64::from(self.config.geometry.host_pages());
-        RemapCompletion {
-            done_at,
-            result,
-            remapped: (after.remapped - before.remapped) * unit,
-            copied: CopiedPages {
-                counter_full: (after.counter_full - before.counter_full) * unit,
-                metadata_full: (after.metadata_full - before.metadata_full) * unit,
-                otherwise: (after.otherwise - before.otherwise) * unit + demoted,
-            },
-        }
     }
 
     /// Makes everything acknowledged durable.
@@ -706,7 +547,12 @@ impl Device {
     }
 
     #[inline]
-    fn complete(&mut self, now: u64, data: DataPath, result: Result<(), Refusal>) -> Completion {
+    pub(crate) fn complete(
+        &mut self,
+        now: u64,
+        data: DataPath,
+        result: Result<(), Refusal>,
+    ) -> Completion {
         Completion {
             done_at: self.charge(now, data),
             result,
@@ -720,7 +566,7 @@ impl Device {
     }
 
     #[inline]
-    fn charge_step(&mut self, now: u64, step: Step) -> u64 {
+    pub(crate) fn charge_step(&mut self, now: u64, step: Step) -> u64 {
         let ops = &mut self.ftl.media_mut().ops;
         let done = self.charging.charge(now, step, ops);
         ops.clear();

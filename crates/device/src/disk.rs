@@ -369,7 +369,7 @@ impl Disk for LocalDisk {
     type Error = LocalDiskError;
 
     fn pages(&self) -> u64 {
-        self.0.config().firmware.lpns.into()
+        self.0.config().logical_pages()
     }
 
     fn read(&mut self, page: u64, into: &mut [u8]) -> Result<(), LocalDiskError> {
@@ -382,7 +382,7 @@ impl Disk for LocalDisk {
                     true
                 }
                 PageView::Bytes(bytes) => {
-                    *into = *bytes;
+                    into.copy_from_slice(bytes);
                     true
                 }
                 PageView::Unknown | PageView::Identity(_) => false,
@@ -398,17 +398,24 @@ impl Disk for LocalDisk {
 
     fn write(&mut self, page: u64, data: &[u8]) -> Result<(), LocalDiskError> {
         let first = self.range_of(page, data.len())?;
-        for (at, bytes) in (0..).zip(data.as_chunks::<PAGE_BYTES>().0) {
-            self.0
-                .write(0, first.offset(at), &Payload::Bytes(bytes))
-                .result?;
+        let pages = data.as_chunks::<PAGE_BYTES>().0;
+        if self.0.config().geometry.host_pages() == 1 {
+            return (0..).zip(pages).try_for_each(|(at, bytes)| {
+                let payload = Payload::Bytes(bytes);
+                Ok(self.0.write(0, first.offset(at), &payload).result?)
+            });
         }
-        Ok(())
+        // Pages of one indirection unit are programmed together.
+        let written = (0..).zip(pages).try_for_each(|(at, bytes)| {
+            let payload = Payload::Bytes(bytes);
+            self.0.write_more(0, first.offset(at), &payload).result
+        });
+        Ok(written.and(self.0.end_write(0).result)?)
     }
 
     fn trim(&mut self, page: u64, pages: u64) -> Result<(), LocalDiskError> {
         let (first, len) = self.range(page, pages)?;
-        Ok(self.0.deallocate(0, first, len).result?)
+        Ok(self.0.zero(0, first, len).result?)
     }
 
     fn flush(&mut self) -> Result<(), LocalDiskError> {

@@ -19,7 +19,7 @@ use crate::indirection::Indirection;
 use crate::nand::Nand;
 use crate::step::{DataPath, Step};
 use crate::timing::{CommandStart, Timing};
-use remap_ssd_ftl::{Ftl, Glimpse, Lpn, Refusal, Remap, UsablePages};
+use remap_ssd_ftl::{Ftl, Glimpse, Lpn, Refusal, UsablePages};
 use remap_ssd_media::{Op, Payload};
 
 /// Executes a command of one page. Calls `step` after each of its steps; the step's operations are then
@@ -49,19 +49,8 @@ pub(crate) fn perform(
         }
         PageKind::Trim => (of(DataPath::Absent), ftl.deallocate(lpn, 1)),
         PageKind::Flush => (of(DataPath::Flush), ftl.flush()),
-        PageKind::Remap {
-            source,
-            len,
-            relocate,
-            atomic,
-        } => {
-            let remap = Remap {
-                target: lpn,
-                source,
-                len: len.into(),
-                relocate,
-                atomic,
-            };
+        PageKind::Remap { .. } => {
+            let remap = command.as_remap().expect("it is a remap");
             (Step::of_remap(remap.len), ftl.remap(&remap))
         }
     };

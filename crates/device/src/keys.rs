@@ -158,7 +158,7 @@ static COMMON: &[DeviceKey] = &[
     key("geometry.cell_bits", "bits", KeyKind::Integer(1, 4), "Flash pages that share a word line's cells in one plane: 3 for TLC. At 1, page types have no cells in common."),
     key("geometry.one_shot", "", KeyKind::Flag, "All flash pages of a word line are programmed at once; otherwise one after the other."),
     key("geometry.indirection_bytes", "bytes", KeyKind::Integer(4096, 65_536), "The indirection unit, of which the mapping table has one entry: 4096, or a power of two up to 65,536 that divides \
-        `page_bytes`. Smaller writes are read-modify-writes. All sizes in pages stay in pages of 4 KiB. In simulations without bytes only."),
+        `page_bytes`. Smaller writes are read-modify-writes. All sizes in pages stay in pages of 4 KiB."),
 
     key("flash.read_ns", "ns", KeyKind::CellTimes, "Reading a page inside its die. With `timing.engine = \"nand\"` there may be one time for each page type \
         of a word line, the fastest first: 2 for MLC, 3 for TLC, 4 for QLC; `[40_000, 60_000, 80_000]` in a file, `40us/60us/80us` with `--set`."),

@@ -64,6 +64,7 @@ mod suggest;
 pub mod superblocks;
 mod timing;
 mod units;
+mod verbs;
 
 pub use check::FolderCheck;
 pub use command::{PageCommand, PageKind};
@@ -79,7 +80,7 @@ pub use fingerprint_outcome::{Fingerprints, SavedFingerprints};
 pub use fingerprints::Relearner;
 pub use folder::RestingDevice;
 pub use halves::{CommandRecord, FirmwareHalf, LOOK_AHEAD_FAR, LOOK_AHEAD_NEAR, TimingHalf};
-pub use indirection::IndirectionCounts;
+pub use indirection::{IndirectionCounts, IndirectionUnits};
 pub use open_error::OpenError;
 pub use preset::{PRESETS, Preset};
 pub use ranges::PageRanges;

@@ -47,12 +47,12 @@ impl DeviceConfig {
     /// Checks that the indirection unit is a page.
     ///
     /// # Errors
-    /// It is larger: such a device is for simulated runs.
+    /// It is larger: identities of contents are then those of units.
     pub fn check_unit_is_page(&self) -> Result<(), DeviceConfigError> {
         match self.geometry.word_line().indirection_bytes {
             4096 => Ok(()),
             bytes => Err(DeviceConfigError(format!(
-                "geometry.indirection_bytes = {bytes} is for simulated runs: devices that are saved, served, watched or used page by page have units of 4096 bytes"
+                "geometry.indirection_bytes = {bytes} is for simulated runs of workloads, and for devices that store bytes: contents that are identities are not known page by page"
             ))),
         }
     }
@@ -63,10 +63,10 @@ impl DeviceConfig {
         if self.geometry.host_pages() == 1 {
             return wrong;
         }
-        if self.content == ContentMode::Bytes {
+        if self.content == ContentMode::Bytes && self.logical_pages() > u32::MAX.into() {
             wrong.push(problem(
-                "geometry.indirection_bytes",
-                "geometry.indirection_bytes above 4096 is for simulated runs: content must be \"identity\" or \"none\", not \"bytes\"",
+                "firmware.lpns",
+                "firmware.lpns: a device that stores bytes has at most 4,294,967,295 pages of 4 KiB",
             ));
         }
         if self.firmware.fs_files > 0 || self.firmware.fs_blocks > 0 {

@@ -30,13 +30,12 @@ impl Device {
     /// ```
     ///
     /// # Errors
-    /// The system's reason, the scheme's remaps do not survive power loss, or the indirection unit is larger than a page.
+    /// The system's reason, or the scheme's remaps do not survive power loss.
     pub fn save(&self, path: &Path) -> Result<(), OpenError> {
         let scheme = self.config().firmware.scheme;
         if !scheme.is_durable() {
             return Err(OpenError::NotDurable(scheme.name()));
         }
-        self.config().check_unit_is_page()?;
         let image = self.ftl().media().to_image();
         Ok(image_file::save(
             path,

@@ -181,10 +181,14 @@ impl NandArray {
     }
 
     /// Programs a data page with bytes, copying them once.
-    pub(crate) fn put_bytes(&mut self, slot: PageSlot, oob: Oob, bytes: &[u8; PAGE_BYTES]) {
+    pub(crate) fn put_bytes(&mut self, slot: PageSlot, oob: Oob, bytes: &[u8]) {
+        assert!(
+            bytes.len() == self.geometry.page_bytes(),
+            "a page is programmed whole"
+        );
         self.put_identity(slot, oob, 0);
         match &mut self.contents {
-            PageContents::Bytes(cells) => cells[slot.ppn.0 as usize] = Some(Arc::new(*bytes)),
+            PageContents::Bytes(cells) => cells[slot.ppn.0 as usize] = Some(Arc::from(bytes)),
             PageContents::Mapped(pages) => pages.put(slot.ppn.0 as usize, bytes),
             PageContents::None | PageContents::Identity(_) => {}
         }

@@ -1,10 +1,9 @@
-//! Content of a page: 4 KiB of real bytes, or an identity that stands for them.
+//! Content of a page: real bytes, or an identity that stands for them. A page has 4 KiB, or more with a larger indirection unit.
 //!
 //! Invariant: all data pages of a device have the same mode; metadata pages are real bytes in every
 //! mode. Equal identities mean equal contents. Absent: hashing (the firmware's dedup engine does
 //! that).
 
-use crate::geometry::PAGE_BYTES;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -16,20 +15,20 @@ pub enum ContentMode {
     None,
     /// Pages hold a 64-bit identity of their content.
     Identity,
-    /// As 4 KiB of bytes.
+    /// As the bytes of each page.
     Bytes,
 }
 
 /// A page's bytes, shared between the flash page and its copies.
-pub(crate) type PageBytes = Arc<[u8; PAGE_BYTES]>;
+pub(crate) type PageBytes = Arc<[u8]>;
 
 /// The data of a host write. Bytes stay in the host's buffer until the flash page takes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payload<'a> {
     /// A 64-bit number that stands for the content.
     Identity(u64),
-    /// The 4096 bytes of the page.
-    Bytes(&'a [u8; PAGE_BYTES]),
+    /// All bytes of the page: 4,096, or those of its indirection unit.
+    Bytes(&'a [u8]),
 }
 
 /// The result of a read, by reference.
@@ -41,8 +40,8 @@ pub enum PageView<'a> {
     Unknown,
     /// A 64-bit number that stands for the content.
     Identity(u64),
-    /// The 4096 bytes of the page.
-    Bytes(&'a [u8; PAGE_BYTES]),
+    /// All bytes of the page: 4,096, or those of its indirection unit.
+    Bytes(&'a [u8]),
 }
 
 impl PageView<'_> {
@@ -52,7 +51,7 @@ impl PageView<'_> {
             Self::Zeroes => Page::Zeroes,
             Self::Unknown => Page::Unknown,
             Self::Identity(identity) => Page::Identity(identity),
-            Self::Bytes(bytes) => Page::Bytes(Arc::new(*bytes)),
+            Self::Bytes(bytes) => Page::Bytes(Arc::from(bytes)),
         }
     }
 }
@@ -66,6 +65,6 @@ pub enum Page {
     Unknown,
     /// A 64-bit number that stands for the content.
     Identity(u64),
-    /// The 4096 bytes of the page.
+    /// All bytes of the page: 4,096, or those of its indirection unit.
     Bytes(PageBytes),
 }

@@ -15,7 +15,7 @@
 
 use crate::array::{NandArray, StoredPage};
 use crate::content::ContentMode;
-use crate::geometry::{BlockId, Geometry, PAGE_BYTES, Ppn};
+use crate::geometry::{BlockId, Geometry, Ppn};
 use crate::oob::Oob;
 use crate::op::{After, ClearId};
 use std::ops::Range;
@@ -46,7 +46,7 @@ pub(crate) type NewEffect<'a> = MediaEffect<PageSource<'a>, &'a [u64]>;
 pub(crate) enum PageSource<'a> {
     Stored(StoredPage),
     /// Host data, in its buffer.
-    Bytes(&'a [u8; PAGE_BYTES]),
+    Bytes(&'a [u8]),
     /// Another data page of the mapped file, whose bytes have this CRC.
     CopyOf {
         from: Ppn,
@@ -75,7 +75,7 @@ impl PageSource<'_> {
             Self::Stored(stored) => stored.clone(),
             // A device without contents also accepts bytes: a trace of bytes can run on it.
             Self::Bytes(_) if nand.mode() == ContentMode::None => StoredPage::Nothing,
-            Self::Bytes(bytes) => StoredPage::Bytes(Arc::new(**bytes)),
+            Self::Bytes(bytes) => StoredPage::Bytes(Arc::from(*bytes)),
             Self::CopyOf { from, .. } => nand.stored(*from),
         }
     }

@@ -284,7 +284,7 @@ impl Geometry {
         // An L2P cell uses its top bit for "remapped", so a page number has 31.
         if per_superblock * u64::from(shape.superblocks) >= 1 << 31 {
             return fail(
-                "more than 2^31 - 1 flash pages: use fewer superblocks or pages per block, or a larger indirection unit in a simulation".into(),
+                "more than 2^31 - 1 flash pages: use fewer superblocks or pages per block, or a larger indirection unit".into(),
             );
         }
 
@@ -388,6 +388,11 @@ impl Geometry {
     #[inline]
     pub fn host_pages(&self) -> u32 {
         self.word_line.host_pages()
+    }
+    /// Bytes of a page of this geometry.
+    #[inline]
+    pub fn page_bytes(&self) -> usize {
+        self.word_line.indirection_bytes as usize
     }
     /// Pages of a word line, which follow each other.
     #[inline(always)]

@@ -392,9 +392,7 @@ fn read_superblock<R: Read>(
             }
             PageContents::Bytes(cells) => {
                 if body.byte()? == 1 {
-                    let mut bytes = Arc::new([0; PAGE_BYTES]);
-                    body.exact(&mut Arc::get_mut(&mut bytes).expect("not shared yet")[..])?;
-                    cells[at] = Some(bytes);
+                    cells[at] = Some(body.bytes(geometry.page_bytes())?.into());
                 }
             }
         }

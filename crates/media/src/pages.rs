@@ -1,5 +1,5 @@
-//! Contents of flash pages in a mapped file, or in memory: page `p` is bytes `4096 p` to `4096 p +
-//! 4095`.
+//! Contents of flash pages in a mapped file, or in memory, one after the other. A page has 4096 bytes, or those of
+//! a larger indirection unit.
 //!
 //! Pages are read where they are mapped, and written by `pwrite`: unlike a store to the mapping, it
 //! needs no page fault to make a page writable after each write-back. Both use the same page cache.
@@ -11,7 +11,7 @@
 //! Absent: which pages hold data (the array's rows say that).
 
 use crate::content::PageBytes;
-use crate::geometry::PAGE_BYTES;
+use crate::geometry::Geometry;
 use crate::slab::Slab;
 use memmap2::MmapMut;
 use std::fs::File;
@@ -36,11 +36,19 @@ fn is_memory(file: &File) -> bool {
 /// A file of pages mapped into memory, with their checksums.
 pub(crate) struct MappedPages {
     map: MmapMut,
+    page_bytes: usize,
     /// Writes go to this file; without it, into the mapping.
     file: Option<File>,
     /// CRC-32C of each page's content, or `UNKNOWN`; empty for pages without a file.
     sums: Slab<u32>,
     failure: Option<String>,
+    /// A page that is being copied.
+    buffer: Vec<u8>,
+}
+
+/// Bytes of all pages.
+fn map_bytes(geometry: &Geometry) -> usize {
+    geometry.pages() as usize * geometry.page_bytes()
 }
 
 /// The page has no checksum: it stores nothing, or was written by version 1.
@@ -54,14 +62,14 @@ fn kept(crc: u32) -> u32 {
 }
 
 impl MappedPages {
-    pub(crate) fn map(file: &File, pages: u32) -> io::Result<Self> {
+    pub(crate) fn map(file: &File, geometry: &Geometry) -> io::Result<Self> {
         // SAFETY: the file is the folder's own, locked against other processes of this program, and
         // has been given its full length; bytes that another program changes are data, never
         // addresses or lengths. This process changes them by `pwrite`, through `&mut self` only, so
         // that no borrowed page changes.
         let map = unsafe {
             memmap2::MmapOptions::new()
-                .len(pages as usize * PAGE_BYTES)
+                .len(map_bytes(geometry))
                 .map_mut(file)?
         };
 
@@ -75,32 +83,36 @@ impl MappedPages {
 
         Ok(Self {
             map,
+            page_bytes: geometry.page_bytes(),
             file,
-            sums: Slab::zeroed(pages as usize),
+            sums: Slab::zeroed(geometry.pages() as usize),
             failure: None,
+            buffer: Vec::new(),
         })
     }
 
     /// Maps pages privately: writes stay in memory.
-    pub(crate) fn map_private(file: &File, pages: u32) -> io::Result<Self> {
+    pub(crate) fn map_private(file: &File, geometry: &Geometry) -> io::Result<Self> {
         // SAFETY: as in `map`.
         let map = unsafe {
             memmap2::MmapOptions::new()
-                .len(pages as usize * PAGE_BYTES)
+                .len(map_bytes(geometry))
                 .map_copy(file)?
         };
         Ok(Self {
             map,
+            page_bytes: geometry.page_bytes(),
             file: None,
-            sums: Slab::zeroed(pages as usize),
+            sums: Slab::zeroed(geometry.pages() as usize),
             failure: None,
+            buffer: Vec::new(),
         })
     }
 
     /// Anonymous memory, without a file.
-    pub(crate) fn in_memory(pages: u32) -> io::Result<Self> {
+    pub(crate) fn in_memory(geometry: &Geometry) -> io::Result<Self> {
         let map = memmap2::MmapOptions::new()
-            .len(pages as usize * PAGE_BYTES)
+            .len(map_bytes(geometry))
             .no_reserve_swap()
             .map_anon()?;
         // Best effort: without huge pages it works, with more page faults.
@@ -108,33 +120,33 @@ impl MappedPages {
         let _ = map.advise(memmap2::Advice::HugePage);
         Ok(Self {
             map,
+            page_bytes: geometry.page_bytes(),
             file: None,
             sums: Slab::zeroed(0),
             failure: None,
+            buffer: Vec::new(),
         })
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.map.len() / PAGE_BYTES
+        self.map.len() / self.page_bytes
     }
 
     #[inline]
-    pub(crate) fn page(&self, at: usize) -> &[u8; PAGE_BYTES] {
-        self.map[at * PAGE_BYTES..]
-            .first_chunk()
-            .expect("a page number is below the number of pages")
+    pub(crate) fn page(&self, at: usize) -> &[u8] {
+        &self.map[at * self.page_bytes..][..self.page_bytes]
     }
 
     /// A copy of a page.
     pub(crate) fn bytes(&self, at: usize) -> PageBytes {
-        Arc::new(*self.page(at))
+        Arc::from(self.page(at))
     }
 
     /// Writes the beginning of a page, or all of it. Its checksum is then unknown.
     #[inline]
     pub(crate) fn put(&mut self, at: usize, bytes: &[u8]) {
-        let start = at * PAGE_BYTES;
-        assert!(bytes.len() <= PAGE_BYTES && start < self.map.len());
+        let start = at * self.page_bytes;
+        assert!(bytes.len() <= self.page_bytes && start < self.map.len());
         self.blank(at);
         // Nothing after the first failure, as on a lost disk: later writes without earlier ones
         // would be a state that no power cut leaves.
@@ -154,18 +166,23 @@ impl MappedPages {
     /// Copies a page to another one, whose checksum is then unknown.
     pub(crate) fn copy(&mut self, from: usize, to: usize) {
         if self.file.is_some() {
-            // Through the stack, so that the system never faults in one page of the file while it
+            // Through this buffer, so that the system never faults in one page of the file while it
             // holds another.
-            return self.put(to, &{ *self.page(from) });
+            let mut buffer = std::mem::take(&mut self.buffer);
+            buffer.clear();
+            buffer.extend_from_slice(self.page(from));
+            self.put(to, &buffer);
+            self.buffer = buffer;
+            return;
         }
 
         self.blank(to);
         if self.failure.is_some() {
             return;
         }
-        let from = from * PAGE_BYTES;
+        let from = from * self.page_bytes;
         self.map
-            .copy_within(from..from + PAGE_BYTES, to * PAGE_BYTES);
+            .copy_within(from..from + self.page_bytes, to * self.page_bytes);
     }
 
     /// Marks a page as storing nothing.
@@ -204,7 +221,7 @@ impl MappedPages {
     /// `is_intact` for a page of data.
     #[inline]
     pub(crate) fn is_whole(&self, at: usize) -> bool {
-        self.sums.is_empty() || self.is_intact(at, PAGE_BYTES)
+        self.sums.is_empty() || self.is_intact(at, self.page_bytes)
     }
 
     /// Returns true if the checksum of a page is unknown.

@@ -63,6 +63,7 @@ impl WordLine {
     }
 
     /// Host pages of 4 KiB in a page of the firmware.
+    #[inline]
     pub fn host_pages(self) -> u32 {
         self.indirection_bytes / PAGE_BYTES as u32
     }
@@ -117,32 +118,27 @@ impl WordLine {
     }
 
     /// Its form in the headers of images: 0 for `SINGLE`.
-    ///
-    /// # Panics
-    /// The indirection unit is larger than 4 KiB: such a device has no image.
     pub(crate) fn to_code(self) -> u32 {
-        assert!(
-            self.host_pages() == 1,
-            "a device whose indirection unit is larger than a page has no image"
-        );
+        let log2 = |bytes: u32| (bytes / PAGE_BYTES as u32).trailing_zeros();
         let pages_in_turn = u32::from(!self.one_shot);
         (self.planes - 1)
-            | self.parts().trailing_zeros() << 3
+            | log2(self.page_bytes) << 3
             | (self.bits - 1) << 6
             | pages_in_turn << 8
+            | log2(self.indirection_bytes) << 9
     }
 
     /// The word line with a code; `None` for an unknown one.
     pub(crate) fn from_code(code: u32) -> Option<Self> {
-        let parts = code >> 3 & 7;
+        let bytes = |log2: u32| (PAGE_BYTES as u32) << (log2 & 7);
         let word_line = Self {
             planes: (code & 7) + 1,
-            page_bytes: (PAGE_BYTES as u32) << parts,
+            page_bytes: bytes(code >> 3),
             bits: (code >> 6 & 3) + 1,
             one_shot: code >> 8 & 1 == 0,
-            ..Self::SINGLE
+            indirection_bytes: bytes(code >> 9),
         };
-        (code >> 9 == 0 && word_line.problem().is_none()).then_some(word_line)
+        (code >> 12 == 0 && word_line.problem().is_none()).then_some(word_line)
     }
 }
 
@@ -153,7 +149,8 @@ mod tests {
     #[test]
     fn codes_of_all_word_lines_read_back() {
         for planes in 1..=PLANES_MAX {
-            for page in 12..=16 {
+            for (page, unit) in (12..=16).flat_map(|page| (12..=page).map(move |unit| (page, unit)))
+            {
                 for bits in 1..=CELL_BITS_MAX {
                     for one_shot in [false, true] {
                         let word_line = WordLine {
@@ -161,7 +158,7 @@ mod tests {
                             page_bytes: 1 << page,
                             bits,
                             one_shot,
-                            ..WordLine::SINGLE
+                            indirection_bytes: 1 << unit,
                         };
                         assert_eq!(word_line.problem(), None);
                         assert_eq!(WordLine::from_code(word_line.to_code()), Some(word_line));
@@ -171,6 +168,8 @@ mod tests {
         }
         assert_eq!(WordLine::SINGLE.to_code(), 0);
         assert_eq!(WordLine::from_code(7 << 3), None);
+        // A unit larger than the flash page, and bits that no version has set.
         assert_eq!(WordLine::from_code(1 << 9), None);
+        assert_eq!(WordLine::from_code(1 << 12), None);
     }
 }

@@ -95,6 +95,8 @@ struct Copier<'a> {
     versions: Vec<SuperblockVersion>,
     dies: u32,
     pages_per_superblock: u32,
+    /// Bytes of a flash page: of the indirection unit.
+    page_bytes: u64,
     piece: Vec<u8>,
     copied: Copied,
 }
@@ -130,6 +132,7 @@ fn fill(gate: &Gate, image: &Path, to: &Path) -> io::Result<Copied> {
         versions: vec![SuperblockVersion::default(); geometry.superblocks() as usize],
         dies: geometry.dies(),
         pages_per_superblock: geometry.pages_per_superblock(),
+        page_bytes: geometry.page_bytes() as u64,
         piece: vec![0; PIECE_BYTES],
         copied: Copied::default(),
     };
@@ -199,10 +202,7 @@ impl Copier<'_> {
             + u64::from(rows.start) * u64::from(self.dies);
         let pages = u64::from(rows.len() as u32) * u64::from(self.dies);
 
-        let (mut at, end) = (
-            first * PAGE_BYTES as u64,
-            (first + pages) * PAGE_BYTES as u64,
-        );
+        let (mut at, end) = (first * self.page_bytes, (first + pages) * self.page_bytes);
         while at < end {
             let len = ((end - at) as usize).min(PIECE_BYTES);
             let piece = &mut self.piece[..len];
@@ -210,15 +210,15 @@ impl Copier<'_> {
             self.to.write_all_at(piece, at)?;
             at += len as u64;
         }
-        self.copied.bytes += pages * PAGE_BYTES as u64;
+        self.copied.bytes += pages * self.page_bytes;
         Ok(pages)
     }
 
-    /// Copies one page of the file.
-    fn page(&mut self, page: u64) -> io::Result<()> {
+    /// Copies the 4 KiB of the file from an offset on.
+    fn page(&mut self, at: u64) -> io::Result<()> {
         let bytes = &mut self.piece[..PAGE_BYTES];
-        self.from.read_exact_at(bytes, page * PAGE_BYTES as u64)?;
-        self.to.write_all_at(bytes, page * PAGE_BYTES as u64)
+        self.from.read_exact_at(bytes, at)?;
+        self.to.write_all_at(bytes, at)
     }
 
     /// Copies the rest while hosts wait.
@@ -234,8 +234,8 @@ impl Copier<'_> {
                 self.copied.held_pages += self.superblock(sb, now)?;
             }
             // The witnesses of the other files' versions: of the same instant as these files.
-            let witnesses = u64::from(device.ftl().media().geometry().pages());
-            self.page(witnesses)?;
+            let pages = u64::from(device.ftl().media().geometry().pages());
+            self.page(pages * self.page_bytes)?;
             for name in STATES {
                 std::fs::copy(image.join(name), to.join(name))?;
             }

@@ -68,7 +68,7 @@ pub fn check(dir: &Path) -> Result<FolderCheck, ServiceError> {
     let mut found =
         Device::check_folder(dir).map_err(|error| ServiceError::about(dir.display(), error))?;
     // Namespaces are checked against the device's size if that is known.
-    let pages = Device::folder_config(dir).map_or(u32::MAX, |config| config.firmware.lpns);
+    let pages = Device::folder_config(dir).map_or(u32::MAX, |config| config.host_lpns());
     if let Err(error) = ServiceFile::read(dir, pages) {
         found.damage.push(FileDamage {
             file: SERVICE.into(),
@@ -102,7 +102,7 @@ pub fn repair(dir: &Path) -> Result<Option<PathBuf>, ServiceError> {
     let (_, kept) = Device::repair_folder(dir).map_err(|error| about(&error))?;
     let config = Device::folder_config(dir).map_err(|error| about(&error))?;
 
-    if ServiceFile::read(dir, config.firmware.lpns).is_err() {
+    if ServiceFile::read(dir, config.host_lpns()).is_err() {
         let file = dir.join(SERVICE);
         // `repair_folder` keeps a copy, unless only the service file was damaged.
         if kept.is_none() && file.exists() {
@@ -112,8 +112,11 @@ pub fn repair(dir: &Path) -> Result<Option<PathBuf>, ServiceError> {
 
         // Readable fields are kept, even without a valid checksum: the old name is worth more than
         // a new one.
-        ServiceFile::unsigned(dir, config.firmware.lpns)
-            .unwrap_or_else(|| ServiceFile::new(new_nqn(), config.firmware.lpns, 1, 4096, &[]))
+        ServiceFile::unsigned(dir, config.host_lpns())
+            .unwrap_or_else(|| {
+                let unit = config.geometry.host_pages();
+                ServiceFile::new(new_nqn(), config.host_lpns(), (1, 4096), &[], unit)
+            })
             .save(dir)?;
     }
     let reservations = ReservationFolder(dir.to_owned());
@@ -147,7 +150,7 @@ pub fn adopt(dir: &Path, name: CopyName) -> Result<String, ServiceError> {
     // Locked: a running service would continue under the old name.
     let _lock = Media::lock_folder(dir).map_err(|error| about(&error))?;
 
-    let mut service = ServiceFile::read(dir, config.firmware.lpns)?;
+    let mut service = ServiceFile::read(dir, config.host_lpns())?;
 
     service.nqn = match name {
         CopyName::Given(nqn) if is_nqn(&nqn) => nqn,
@@ -162,7 +165,7 @@ pub fn adopt(dir: &Path, name: CopyName) -> Result<String, ServiceError> {
 
 /// Mapped pages outside all namespaces. Accepting an older list of namespaces leaves such pages.
 pub fn mapped_outside(dir: &Path, found: &FolderCheck) -> u64 {
-    let pages = Device::folder_config(dir).map_or(u32::MAX, |config| config.firmware.lpns);
+    let pages = Device::folder_config(dir).map_or(u32::MAX, |config| config.host_lpns());
     let namespaces = ServiceFile::read(dir, pages)
         .ok()
         .and_then(|service| service.kept_namespaces().ok());

@@ -10,6 +10,7 @@ use crate::error::ServiceError;
 use crate::nqn::is_nqn;
 use crate::share::Share;
 use remap_ssd_device::Device;
+use remap_ssd_media::Geometry;
 use remap_ssd_media::folder::{self, FileVersion, WitnessedFile};
 use remap_ssd_nvme::controller::{
     AllReservations, Health, KeptNamespaces, NamespaceSpec, ReservationStore,
@@ -61,17 +62,17 @@ pub(crate) struct SavedHealth {
 }
 
 impl ServiceFile {
-    /// `count` namespaces of equal size over `pages`; namespaces with numbers in `unshared` share
-    /// no pages.
+    /// A number of namespaces of equal size over `pages`, with blocks of a number of bytes; each has whole indirection units of `unit`
+    /// pages. Namespaces with numbers in `unshared` share no pages.
     pub(crate) fn new(
         nqn: String,
         pages: u32,
-        count: u32,
-        block_bytes: u32,
+        (count, block_bytes): (u32, u32),
         unshared: &[u32],
+        unit: u32,
     ) -> Self {
         let share = |nsid: u32| Share {
-            pages: pages / count,
+            pages: pages / unit / count * unit,
             block_bytes,
             unshared: unshared.contains(&nsid),
             snapshots: false,
@@ -90,15 +91,15 @@ impl ServiceFile {
 
     /// Adds `count` namespaces, each large enough for a snapshot of any other.
     #[must_use]
-    pub(crate) fn with_snapshots(mut self, count: u32) -> Self {
+    pub(crate) fn with_snapshots(mut self, count: u32, unit: u32) -> Self {
         let largest = self
             .namespaces
             .iter()
             .max_by_key(|share| share.pages)
             .cloned();
-        // One page more than the largest: the last page holds the snapshot's record.
+        // One unit more than the largest: the last page holds the snapshot's record.
         let share = largest.map(|share| Share {
-            pages: share.pages + 1,
+            pages: share.pages + unit,
             unshared: false,
             snapshots: true,
             ..share
@@ -255,23 +256,23 @@ fn inode(dir: &Path) -> Result<u64, ServiceError> {
 struct FileWitness<'a> {
     dir: &'a Path,
     of: WitnessedFile,
-    /// Flash pages of the image, and the newest version; `None` if there is no image.
-    found: Option<(u32, FileVersion)>,
+    /// Shape of the image's flash, and the newest version; `None` if there is no image.
+    found: Option<(Geometry, FileVersion)>,
 }
 
 impl<'a> FileWitness<'a> {
     fn of(dir: &'a Path, of: WitnessedFile) -> Result<Self, ServiceError> {
         // Without a configuration there is no image; opening it reports that.
-        let pages = Device::folder_config(dir)
+        let geometry = Device::folder_config(dir)
             .ok()
-            .map(|config| config.geometry.pages());
-        let newest = pages.map(|pages| folder::newest_version(dir, pages, of));
+            .map(|config| config.geometry);
+        let newest = geometry.map(|geometry| folder::newest_version(dir, &geometry, of));
         let newest = newest.transpose();
         let newest = newest.map_err(|error| ServiceError::about(dir.display(), error))?;
         Ok(Self {
             dir,
             of,
-            found: pages.zip(newest.flatten()),
+            found: geometry.zip(newest.flatten()),
         })
     }
 
@@ -315,19 +316,19 @@ impl<'a> FileWitness<'a> {
         value: &impl Serialize,
         version: FileVersion,
     ) -> Result<(), ServiceError> {
-        let Some((pages, _)) = self.found else {
+        let Some((geometry, _)) = &self.found else {
             return save(self.dir, name, value);
         };
         let text = text(value)?;
-        folder::replace_witnessed(self.dir, pages, self.of, name, text.as_bytes(), version)
+        folder::replace_witnessed(self.dir, geometry, self.of, name, text.as_bytes(), version)
             .map_err(|error| ServiceError::about(self.dir.join(name).display(), error))
     }
 
     /// Refuses older versions from now on.
     fn update(&self, version: FileVersion) -> Result<(), ServiceError> {
-        match self.found {
-            Some((pages, newest)) if newest != version => {
-                folder::witness_version(self.dir, pages, self.of, version)
+        match &self.found {
+            Some((geometry, newest)) if *newest != version => {
+                folder::witness_version(self.dir, geometry, self.of, version)
                     .map_err(|error| ServiceError::about(self.dir.display(), error))
             }
             _ => Ok(()),

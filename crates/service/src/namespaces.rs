@@ -110,7 +110,7 @@ mod tests {
     fn made() -> (tempfile::TempDir, ServiceFile) {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("contents"), []).expect("a file");
-        let service = ServiceFile::new("nqn.2026-11.test:a".into(), 200, 2, 4096, &[2]);
+        let service = ServiceFile::new("nqn.2026-11.test:a".into(), 200, (2, 4096), &[2], 1);
         service.save(folder.path()).expect("it is written");
         (folder, service)
     }

@@ -390,7 +390,7 @@ fn open_image(dir: &Path) -> Result<(Device, ServiceFile, SavedHealth), ServiceE
 
     // Checked before it is served: an inconsistency between tables would spread.
     device.ftl().check().map_err(|error| about(&error))?;
-    let service = ServiceFile::load(dir, device.config().firmware.lpns)?;
+    let service = ServiceFile::load(dir, device.config().host_lpns())?;
     if service.is_of_another(dir) {
         tracing::warn!(
             image = %dir.display(),

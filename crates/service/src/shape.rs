@@ -84,6 +84,13 @@ impl Shape {
             .with(&self.set)
             .map_err(ServiceError::usage)?;
         config.check().map_err(ServiceError::usage)?;
+        let unit = u64::from(config.geometry.host_pages());
+        if self.size.is_some() && !pages.is_multiple_of(unit) {
+            return Err(ServiceError::usage(format_args!(
+                "--size: a multiple of the {} bytes of an indirection unit is possible",
+                unit * PAGE_BYTES
+            )));
+        }
 
         // An unshared namespace that does not exist is a mistake.
         let exists = |nsid: &u32| (1..=namespaces).contains(nsid);
@@ -111,17 +118,18 @@ impl Shape {
         }
 
         let (namespaces, snapshots) = (self.namespaces.unwrap_or(1), self.snapshots.unwrap_or(0));
-        let pages = pages_without_snapshots(config.firmware.lpns, namespaces, snapshots);
+        let unit = config.geometry.host_pages();
+        let units = pages_without_snapshots(config.firmware.lpns, namespaces, snapshots);
         let file = ServiceFile::new(
             nqn,
-            pages,
-            namespaces,
-            self.block.unwrap_or(4096),
+            units * unit,
+            (namespaces, self.block.unwrap_or(4096)),
             &self.unshared,
+            unit,
         )
-        .with_snapshots(snapshots);
+        .with_snapshots(snapshots, unit);
 
-        file.check(config.firmware.lpns)
+        file.check(config.host_lpns())
             .map_err(ServiceError::usage)?;
         Ok(file)
     }
@@ -147,7 +155,7 @@ impl Shape {
 
         // As hosts see it: without the pages reserved for snapshots.
         let namespaces = service.namespaces.len() as u32 - snapshots;
-        let size = u64::from(firmware.lpns.saturating_sub(snapshot_pages)) * 4096;
+        let size = u64::from(config.host_lpns().saturating_sub(snapshot_pages)) * 4096;
         let block = service
             .namespaces
             .first()

@@ -45,7 +45,7 @@ pub struct Counts {
 impl Counts {
     /// Counters of a device in this process.
     pub fn of_device(device: &Device) -> Self {
-        let stats = device.ftl().stats();
+        let stats = device.stats();
         Self {
             host_pages: stats.host_writes,
             host_deallocations: stats.host_deallocations,

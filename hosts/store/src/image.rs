@@ -6,6 +6,7 @@
 
 use crate::window::Window;
 use remap_ssd_device::{Device, Disk, DiskRemap, LocalDisk, Lpn, RemapAllError, RestingDevice};
+use remap_ssd_media::Geometry;
 use remap_ssd_media::folder::{FileVersion, WitnessedFile, newest_version};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -88,13 +89,13 @@ struct ServiceFile {
 }
 
 impl ServiceFile {
-    /// Reads it from a folder that this process has locked; the device has `pages` flash pages.
-    fn read(folder: &Path, pages: u32) -> io::Result<Self> {
+    /// Reads it from a folder that this process has locked, of a device with this geometry.
+    fn read(folder: &Path, geometry: &Geometry) -> io::Result<Self> {
         let bytes = match fs::read(folder.join(SERVICE)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             read => Some(read?),
         };
-        let newest = newest_version(folder, pages, WitnessedFile::Service)?;
+        let newest = newest_version(folder, geometry, WitnessedFile::Service)?;
         Ok(Self { bytes, newest })
     }
 }
@@ -102,13 +103,13 @@ impl ServiceFile {
 impl RestingImage {
     /// Reopens the folder; `None` if it has changed or is gone.
     pub(crate) fn resume(self) -> Result<Option<ImageDisk>, ImageError> {
-        let pages = self.device.config().geometry.pages();
+        let geometry = self.device.config().geometry;
         let Some(device) = self.device.resume()? else {
             return Ok(None);
         };
         // Only a process that has locked the folder changes the list, and this one has it locked
         // now.
-        if !ServiceFile::read(&self.folder, pages).is_ok_and(|found| found == self.service) {
+        if !ServiceFile::read(&self.folder, &geometry).is_ok_and(|found| found == self.service) {
             return Ok(None);
         }
         let inner = Window::new(LocalDisk::new(device), self.first, self.pages);
@@ -132,7 +133,7 @@ impl ImageDisk {
     /// There is no device, it is in use, or it has no such namespace.
     pub fn open(folder: &Path, nsid: u32) -> Result<Self, ImageError> {
         let (mut device, _) = Device::resume_in_folder(folder)?;
-        let namespaces = image_namespaces(folder, device.config().firmware.lpns.into())?;
+        let namespaces = image_namespaces(folder, device.config().logical_pages())?;
         keep_apart(&mut device, &namespaces);
 
         let Some(found) = namespaces.iter().find(|one| one.nsid == nsid) else {
@@ -175,7 +176,7 @@ impl ImageDisk {
         };
         let (first, window_pages) = (inner.first(), inner.pages());
         let device = inner.into_disk().into_device();
-        let service = ServiceFile::read(&self.folder, device.config().geometry.pages());
+        let service = ServiceFile::read(&self.folder, &device.config().geometry);
         let (Some(device), Ok(service)) = (device.rest_keeping_tables()?, service) else {
             return Ok(None);
         };
@@ -252,8 +253,8 @@ pub fn keep_apart(device: &mut Device, namespaces: &[ImageNamespace]) {
 /// Refuses a list of namespaces older than the image's record of it: another namespace may have the
 /// pages by now.
 fn check_version(folder: &Path, service: Option<&Service>) -> Result<(), ImageError> {
-    let pages = Device::folder_config(folder)?.geometry.pages();
-    let newest = newest_version(folder, pages, WitnessedFile::Service)?.unwrap_or_default();
+    let geometry = Device::folder_config(folder)?.geometry;
+    let newest = newest_version(folder, &geometry, WitnessedFile::Service)?.unwrap_or_default();
 
     let crc = |digits: &String| u32::from_str_radix(digits, 16).ok();
     let found = service.map_or_else(FileVersion::default, |service| FileVersion {

@@ -166,7 +166,7 @@ impl<'a> Player<'a> {
 
 /// Programs all flash, and deallocates everything.
 fn use_up(device: &mut Device) -> Result<(), TortureError> {
-    let lpns = device.config().firmware.lpns;
+    let lpns = device.config().host_lpns();
     let mut page = [0; PAGE_BYTES];
 
     // Each page has distinct content, so that deduplication finds none.
@@ -266,7 +266,7 @@ impl<'a> PlayedDevice<'a> {
 
             // A page of zeroes is deallocated, as a host would do.
             let result = if of_page.iter().all(|id| *id == crate::contents::ZEROES) {
-                self.device.deallocate(0, lpn, 1).result
+                self.device.zero(0, lpn, 1).result
             } else {
                 let mut bytes = [0; PAGE_BYTES];
                 for (id, into) in of_page.iter().zip(bytes.chunks_mut(block_bytes)) {
@@ -300,7 +300,7 @@ fn wrong_block(
 
     for (lpn, durable) in (0..).map(Lpn).zip(state.durable.chunks(per_page)) {
         let (_, page) = device.view(0, lpn, |view| match view {
-            PageView::Bytes(bytes) => Some(Box::new(*bytes)),
+            PageView::Bytes(bytes) => Some(bytes.to_vec()),
             _ => None,
         });
         let page = match page {
@@ -421,7 +421,7 @@ impl Array for FirmwareDisk {
             return Ok(());
         }
         let count = (pages.end - pages.start) as u32;
-        let zeroed = self.device().deallocate(0, Lpn(pages.start as u32), count);
+        let zeroed = self.device().zero(0, Lpn(pages.start as u32), count);
         zeroed.result.map_err(refused)
     }
 

@@ -234,7 +234,7 @@ fn report(
 fn show(args: &Create, config: &DeviceConfig, service: &ServiceFile) -> Result<(), Failure> {
     let dir = &args.dir;
     let firmware = &config.firmware;
-    let size = u64::from(firmware.lpns) * 4096;
+    let size = config.logical_pages() * 4096;
 
     if args.json {
         return output::json(&serde_json::json!({

@@ -131,7 +131,7 @@ impl<'a> Campaign<'a> {
             shape.dies,
             shape.superblocks,
             shape.pages_per_block,
-            config.lpns,
+            self.setup.lpns(),
             config.entry.words() * 8,
             config.log_bytes,
             config.segment_bytes,
@@ -177,7 +177,7 @@ impl<'a> Campaign<'a> {
     /// Writes the whole device or, in some scripts, only a part: LPNs never written take code paths
     /// of their own.
     fn fill(&mut self, dut: &mut DeviceUnderTest) -> Result<(), Failure> {
-        let lpns = self.setup.config.lpns;
+        let lpns = self.setup.lpns();
         let share = match self.random.random_range(0..8) {
             0 => 0,
             1 => self.random.random_range(0..lpns),

@@ -15,6 +15,7 @@ use crate::history::DeviceEvent;
 use crate::oracle::Oracle;
 use crate::script::CommandGenerator;
 use rand::RngExt;
+use remap_ssd_device::IndirectionUnits;
 use remap_ssd_ftl::Ftl;
 use remap_ssd_media::{Faults, Image, Media, Outcome};
 
@@ -188,6 +189,7 @@ impl Campaign<'_> {
         ftl.media_mut().settle_all();
         let in_flight = Vec::new();
         let mut dut = DeviceUnderTest {
+            units: IndirectionUnits::of(&ftl),
             ftl,
             oracle,
             doubts,

@@ -26,6 +26,8 @@ pub(crate) struct CommandGenerator {
     mix: Mix,
     /// Largest atomic remap; 0 if there are none.
     atomic_pages: u32,
+    /// Pages of an indirection unit.
+    unit: u32,
     /// Contents 1 to `pool` repeat; larger ones are written once.
     pool: u32,
     next_unique: Content,
@@ -78,6 +80,7 @@ impl CommandGenerator {
             lpns,
             mix,
             atomic_pages,
+            unit: 1,
             pool,
             // Above all numbers of the pool.
             next_unique: 1000,
@@ -91,6 +94,35 @@ impl CommandGenerator {
             file_page: 0,
             homes,
             journal: VecDeque::new(),
+        }
+    }
+
+    /// Atomic remaps have whole indirection units of `pages` pages, at the same places.
+    pub(crate) fn on_units(mut self, pages: u32) -> Self {
+        self.unit = pages;
+        self
+    }
+
+    /// The command, of whole units if it is atomic.
+    fn of_units(&self, command: ScriptCommand) -> ScriptCommand {
+        match command {
+            ScriptCommand::Remap {
+                target,
+                source,
+                len,
+                relocate,
+                atomic: true,
+            } if self.unit > 1 => {
+                let begin = |lpn: Lpn| lpn.back(lpn.0 % self.unit);
+                ScriptCommand::Remap {
+                    target: begin(target),
+                    source: begin(source),
+                    len: (len / self.unit).max(1) * self.unit,
+                    relocate,
+                    atomic: true,
+                }
+            }
+            other => other,
         }
     }
 
@@ -116,6 +148,11 @@ impl CommandGenerator {
 
     /// Returns the next command, for a device that reads as `live`.
     pub(crate) fn command(&mut self, live: &[Content]) -> ScriptCommand {
+        let command = self.draw(live);
+        self.of_units(command)
+    }
+
+    fn draw(&mut self, live: &[Content]) -> ScriptCommand {
         // An incomplete fill continues between the other commands.
         if self.filled < self.lpns
             && self.random.random_ratio(3, 4)

@@ -104,7 +104,7 @@ impl Setup {
     /// that ECC corrects.
     pub const COUNT: u32 = PROFILES.len() as u32;
     /// The setups that follow, on failing media.
-    pub(crate) const FAILING: Range<u32> = Self::COUNT..Self::COUNT + FAILING.len() as u32;
+    pub const FAILING: Range<u32> = Self::COUNT..Self::COUNT + FAILING.len() as u32;
     /// The setups after these, which are tight in two resources at once, on working or failing
     /// media.
     pub const COMBINED: Range<u32> = Self::FAILING.end..Self::FAILING.end + COMBINED.len() as u32;
@@ -181,6 +181,21 @@ impl Setup {
         }
         adjust.geometry.apply(&mut profile);
 
+        let has_units = profile.word_line.host_pages() > 1;
+        if has_units && media_faults {
+            return Err(ConfigError(
+                "geometry.indirection_bytes above 4096 is not for failing media here: what is lost is known by pages of 4 KiB".into(),
+            ));
+        }
+        if has_units {
+            // Identities of contents are those of units, and a file map lists pages of 4 KiB.
+            profile.mode = ContentMode::Bytes;
+            profile.files = (0, 0);
+            if profile.mix == Mix::FILES {
+                profile.mix = Mix::EVEN;
+            }
+        }
+
         let mut config = Config {
             mapping,
             gc_policy: policy.unwrap_or(profile.policy),
@@ -215,6 +230,11 @@ impl Setup {
             apart: profile.apart,
             mutant,
         })
+    }
+
+    /// Logical pages of 4 KiB, as the host counts them.
+    pub fn lpns(&self) -> u32 {
+        self.config.lpns * self.geometry.host_pages()
     }
 
     /// Returns true if commands can be atomic with such entries.

@@ -786,4 +786,57 @@ pub(super) const COMBINED: &[SetupProfile] = &[
         spare_pages: 16,
         ..COMMON
     },
+    // Indirection units of four pages, which commands change in part.
+    SetupProfile {
+        word_line: WordLine {
+            page_bytes: 16_384,
+            indirection_bytes: 16_384,
+            ..WordLine::SINGLE
+        },
+        mode: ContentMode::Bytes,
+        shape: (2, 18, 8),
+        segments: 24,
+        count_max: 6,
+        dealloc_slots: 16,
+        mix: Mix::REMAPS,
+        steps: 120,
+        ..COMMON
+    },
+    // Of eight pages, under whole commands and moves, with blocks that fail.
+    SetupProfile {
+        word_line: WordLine {
+            page_bytes: 32_768,
+            indirection_bytes: 32_768,
+            ..WordLine::SINGLE
+        },
+        mode: ContentMode::Bytes,
+        shape: (2, 18, 8),
+        entry: EntrySize::Bytes24,
+        segments: 24,
+        count_max: 6,
+        dealloc_slots: 24,
+        bad_blocks: 1,
+        mix: Mix::MOVES,
+        steps: 100,
+        ..COMMON
+    },
+    // Of two pages, several in a word line, from a buffer that a cut empties.
+    SetupProfile {
+        word_line: WordLine {
+            page_bytes: 16_384,
+            bits: 2,
+            one_shot: false,
+            indirection_bytes: 8192,
+            ..WordLine::SINGLE
+        },
+        mode: ContentMode::Bytes,
+        unprotected: true,
+        shape: (2, 20, 16),
+        segments: 32,
+        count_max: 6,
+        dealloc_slots: 24,
+        mix: Mix::MOVES,
+        steps: 120,
+        ..COMMON
+    },
 ];

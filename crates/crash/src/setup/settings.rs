@@ -67,18 +67,22 @@ impl GeometryAdjust {
             let value = value.expect("a setting is of its key's kind");
             Some(u32::try_from(value).expect("a setting is in its key's range"))
         };
+        let word_line = WordLine {
+            planes: value("planes").unwrap_or(1),
+            page_bytes: value("page_bytes").unwrap_or(WordLine::SINGLE.page_bytes),
+            bits: value("cell_bits").unwrap_or(1),
+            one_shot: found("one_shot").is_none_or(|one| one.value == true),
+            indirection_bytes: value("indirection_bytes")
+                .unwrap_or(WordLine::SINGLE.indirection_bytes),
+        };
+        // Files count pages of 4 KiB, and a setup units.
+        let unit = word_line.host_pages().max(1);
         Self {
             dies: value("dies"),
             superblocks: value("superblocks"),
-            pages_per_block: value("pages_per_block"),
+            pages_per_block: value("pages_per_block").map(|pages| pages.div_ceil(unit)),
             superblock_dies: value("superblock_dies"),
-            word_line: WordLine {
-                planes: value("planes").unwrap_or(1),
-                page_bytes: value("page_bytes").unwrap_or(WordLine::SINGLE.page_bytes),
-                bits: value("cell_bits").unwrap_or(1),
-                one_shot: found("one_shot").is_none_or(|one| one.value == true),
-                ..WordLine::SINGLE
-            },
+            word_line,
         }
     }
 }

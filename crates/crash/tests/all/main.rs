@@ -4,4 +4,5 @@ mod campaign;
 mod media_faults;
 mod mutants;
 mod options;
+mod units;
 mod word_lines;

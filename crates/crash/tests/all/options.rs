@@ -22,10 +22,6 @@ const NOT_DRAWN: &[(&str, &str)] = &[
     ),
     ("geometry.channels", "channels take time and nothing else"),
     (
-        "geometry.indirection_bytes",
-        "larger units are above the firmware, and in simulations only",
-    ),
-    (
         "flash",
         "a campaign has no time; endurance is `pe_limit` here, and drawn",
     ),

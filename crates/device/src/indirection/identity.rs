@@ -47,6 +47,10 @@ impl Parts {
         self.identities[place as usize] = identity;
     }
 
+    pub(super) fn has(&self, place: u32) -> bool {
+        self.mask >> place & 1 == 1
+    }
+
     pub(super) fn count(&self) -> u32 {
         self.mask.count_ones()
     }

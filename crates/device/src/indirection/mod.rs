@@ -10,20 +10,25 @@
 //! unit or verb comes, or the request ends. So a request reads and programs each unit once.
 //!
 //! Invariants: nothing is gathered between requests; a unit is programmed at most once for each command; host addresses are
-//! pages of 4 KiB above this layer, and units below it. Absent: units of one page, which do not pass here; the contents of units
-//! (`identity`); durations.
+//! pages of 4 KiB above this layer, and units below it; a page that a command does not name keeps its content, and no cut
+//! changes that (`Ftl::write_merged`). Absent: units of one page, which do not pass here; the contents of units (`assembly`,
+//! `identity`); durations.
 
+mod assembly;
+mod bare;
 mod counts;
+mod deallocate;
 mod identity;
 mod remap;
 
+pub use bare::IndirectionUnits;
 pub use counts::IndirectionCounts;
 
 use crate::command::{PageCommand, PageKind};
 use crate::step::{DataPath, Step};
-use identity::{Parts, ZEROES};
-use remap_ssd_ftl::{Ftl, Lpn, Refusal, Remap};
-use remap_ssd_media::{Geometry, OpKind, Page, Payload, Purpose};
+use assembly::{UnitAssembly, bytes_of};
+use remap_ssd_ftl::{Ftl, Lpn, Refusal};
+use remap_ssd_media::{ContentMode, Geometry, OpKind, Page, PageView, Payload, Ppn, Purpose};
 
 /// Most pages of a unit: 64 KiB.
 const PARTS_MAX: usize = 16;
@@ -33,6 +38,8 @@ pub(crate) struct Indirection {
     /// log2 of the pages of a unit.
     shift: u32,
     gathered: Option<Gathered>,
+    /// The pages gathered, or those of a unit that a remap or a deallocation changes.
+    pages: UnitAssembly,
     counts: IndirectionCounts,
     /// Pages that the host had written when the first block wore out.
     first_retired: Option<u64>,
@@ -43,7 +50,6 @@ pub(crate) struct Indirection {
 struct Gathered {
     unit: Lpn,
     is_write: bool,
-    parts: Parts,
     /// One of the pages is written in part, so the unit is read in any case.
     reads: bool,
     /// The home of the unit, if all pages have homes in it, at their places.
@@ -55,13 +61,14 @@ pub(crate) type Charge<'a> = dyn FnMut(&mut Ftl, Step) + 'a;
 
 impl Indirection {
     /// The layer of a geometry; `None` if its units are pages.
-    pub(crate) fn new(geometry: &Geometry) -> Option<Box<Self>> {
+    pub(crate) fn new(geometry: &Geometry, mode: ContentMode) -> Option<Box<Self>> {
         let pages = geometry.host_pages();
         assert!(pages.is_power_of_two() && pages as usize <= PARTS_MAX);
         (pages > 1).then(|| {
             Box::new(Self {
                 shift: pages.trailing_zeros(),
                 gathered: None,
+                pages: UnitAssembly::new(pages, mode),
                 counts: IndirectionCounts::default(),
                 first_retired: None,
             })
@@ -107,10 +114,14 @@ impl Indirection {
         charge: &mut Charge<'_>,
     ) -> Result<(), Refusal> {
         let done = self.submit_page(ftl, command, goes_on, charge);
+        self.note_retired(ftl);
+        done
+    }
+
+    fn note_retired(&mut self, ftl: &Ftl) {
         if self.first_retired.is_none() && ftl.first_retired().is_some() {
             self.first_retired = Some(self.counts.pages_written);
         }
-        done
     }
 
     fn submit_page(
@@ -120,35 +131,18 @@ impl Indirection {
         goes_on: bool,
         charge: &mut Charge<'_>,
     ) -> Result<(), Refusal> {
-        let PageCommand { lpn, kind, .. } = *command;
+        let PageCommand { lpn, content, kind } = *command;
         match kind {
             PageKind::Read
             | PageKind::Write
             | PageKind::WriteFor { .. }
             | PageKind::ReadModifyWrite => {
-                let earlier = self.gather(ftl, command, charge);
-                let is_complete = self.place(lpn) + 1 == self.pages();
-                let done = if is_complete || !goes_on {
-                    self.execute(ftl, goes_on, charge)
-                } else {
-                    Ok(())
-                };
-                earlier.and(done)
+                let content = Payload::Identity(content);
+                self.transfer(ftl, lpn, kind, &content, goes_on, charge)
             }
             PageKind::Trim => self.deallocate(ftl, lpn, 1, charge),
-            PageKind::Remap {
-                source,
-                len,
-                relocate,
-                atomic,
-            } => {
-                let remap = Remap {
-                    target: lpn,
-                    source,
-                    len: len.into(),
-                    relocate,
-                    atomic,
-                };
+            PageKind::Remap { .. } => {
+                let remap = command.as_remap().expect("it is a remap");
                 self.remap(ftl, &remap, charge)
             }
             PageKind::Flush => {
@@ -160,20 +154,56 @@ impl Indirection {
         }
     }
 
+    /// Writes a page of a request with this content.
+    pub(crate) fn write_page(
+        &mut self,
+        ftl: &mut Ftl,
+        (page, kind): (Lpn, PageKind),
+        content: &Payload<'_>,
+        goes_on: bool,
+        charge: &mut Charge<'_>,
+    ) -> Result<(), Refusal> {
+        let done = self.transfer(ftl, page, kind, content, goes_on, charge);
+        self.note_retired(ftl);
+        done
+    }
+
+    /// Reads or writes a page of a request, together with the others of its unit.
+    fn transfer(
+        &mut self,
+        ftl: &mut Ftl,
+        page: Lpn,
+        kind: PageKind,
+        content: &Payload<'_>,
+        goes_on: bool,
+        charge: &mut Charge<'_>,
+    ) -> Result<(), Refusal> {
+        let earlier = self.gather(ftl, page, kind, content, charge);
+        let is_complete = self.place(page) + 1 == self.pages();
+        let done = if is_complete || !goes_on {
+            self.execute(ftl, goes_on, charge)
+        } else {
+            Ok(())
+        };
+        earlier.and(done)
+    }
+
     /// Adds a page to those of its unit, after the pages of another unit have been executed.
     fn gather(
         &mut self,
         ftl: &mut Ftl,
-        command: &PageCommand,
+        page: Lpn,
+        kind: PageKind,
+        content: &Payload<'_>,
         charge: &mut Charge<'_>,
     ) -> Result<(), Refusal> {
-        let PageCommand { lpn, content, kind } = *command;
-        let (unit, place, is_write) = (self.unit(lpn), self.place(lpn), kind.writes());
+        let (unit, place, is_write) = (self.unit(page), self.place(page), kind.writes());
 
         let mut earlier = Ok(());
         let fits = |gathered: &Gathered| gathered.unit == unit && gathered.is_write == is_write;
         if !self.gathered.as_ref().is_some_and(fits) {
             earlier = self.execute(ftl, true, charge);
+            self.pages.clear();
         }
 
         let home = match kind {
@@ -183,14 +213,17 @@ impl Indirection {
         let gathered = self.gathered.get_or_insert(Gathered {
             unit,
             is_write,
-            parts: Parts::default(),
             reads: false,
             home,
         });
-        gathered.parts.set(place, content);
         gathered.reads |= kind == PageKind::ReadModifyWrite;
         if gathered.home != home {
             gathered.home = None;
+        }
+        if is_write {
+            self.pages.write(place, content);
+        } else {
+            self.pages.mark(place);
         }
 
         self.counts.pages_read += u64::from(!is_write || kind == PageKind::ReadModifyWrite);
@@ -209,28 +242,67 @@ impl Indirection {
             None => Ok(()),
             Some(gathered) if gathered.is_write => self.write(ftl, &gathered, goes_on, charge),
             Some(gathered) => {
-                let count = gathered.parts.count();
-                let read = self.read(ftl, gathered.unit, count).map(drop);
+                let count = self.pages.count();
+                let read = self.find(ftl, gathered.unit, count).map(drop);
                 charge(ftl, Step::of_pages(DataPath::ToHost, count, goes_on));
                 read
             }
         }
     }
 
-    /// Reads a page at once, whose unit is then charged as one page.
-    pub(crate) fn read_page(&mut self, ftl: &mut Ftl, page: Lpn) -> Result<Page, Refusal> {
-        self.counts.pages_read += 1;
-        self.read(ftl, self.unit(page), 1)
+    /// Ends a request whose last page was not known to be the last.
+    pub(crate) fn end_write(
+        &mut self,
+        ftl: &mut Ftl,
+        charge: &mut Charge<'_>,
+    ) -> Result<(), Refusal> {
+        let done = self.execute(ftl, true, charge);
+        ftl.end_write();
+        charge(ftl, Step::new(DataPath::Own, false));
+        self.note_retired(ftl);
+        done
     }
 
-    /// Forgets the pages of a request that cannot go on.
-    pub(crate) fn forget_request(&mut self) {
-        self.gathered = None;
+    /// Reads a page at once, whose unit is then charged as one page. `view_found` shows it.
+    pub(crate) fn find_page(
+        &mut self,
+        ftl: &mut Ftl,
+        page: Lpn,
+        charge: &mut Charge<'_>,
+    ) -> Result<Option<Ppn>, Refusal> {
+        // A read of a request's own page finds what the request has written.
+        self.execute(ftl, true, charge)?;
+        self.check_range(ftl, page, 1)?;
+        self.counts.pages_read += 1;
+        self.find(ftl, self.unit(page), 1)
+    }
+
+    /// The content of a page whose unit was found. Of contents that are identities, that of the unit.
+    pub(crate) fn view_found<'a>(
+        &self,
+        ftl: &'a Ftl,
+        found: Option<Ppn>,
+        page: Lpn,
+    ) -> PageView<'a> {
+        match ftl.view(found) {
+            PageView::Bytes(unit) => PageView::Bytes(&unit[bytes_of(self.place(page))]),
+            other => other,
+        }
+    }
+
+    /// The same, owned.
+    pub(crate) fn read_found(&self, ftl: &Ftl, found: Option<Ppn>, page: Lpn) -> Page {
+        match self.view_found(ftl, found, page) {
+            PageView::Zeroes => Page::Zeroes,
+            PageView::Unknown => Page::Unknown,
+            PageView::Identity(identity) => Page::Identity(identity),
+            PageView::Bytes(bytes) => Page::Bytes(bytes.into()),
+        }
     }
 
     /// Reads a unit for the host, which needs `count` of its pages: the others do not leave the die.
-    fn read(&mut self, ftl: &mut Ftl, unit: Lpn, count: u32) -> Result<Page, Refusal> {
-        let read = ftl.read(unit);
+    fn find(&mut self, ftl: &mut Ftl, unit: Lpn, count: u32) -> Result<Option<Ppn>, Refusal> {
+        let found = ftl.find(unit);
         if count < self.pages() {
             let ops = ftl.media_mut().ops.iter_mut();
             for op in ops.filter(|op| op.kind == OpKind::Read && op.purpose == Purpose::Host) {
@@ -238,7 +310,7 @@ impl Indirection {
                 self.counts.unmoved_pages += u64::from(self.pages() - count);
             }
         }
-        read
+        found
     }
 
     fn write(
@@ -249,17 +321,13 @@ impl Indirection {
         charge: &mut Charge<'_>,
     ) -> Result<(), Refusal> {
         let Gathered {
-            unit,
-            parts,
-            reads,
-            home,
-            ..
+            unit, reads, home, ..
         } = *gathered;
-        let count = parts.count();
+        let count = self.pages.count();
 
         if count == self.pages() && !reads {
             self.counts.whole_writes += 1;
-            let payload = Payload::Identity(parts.over(ZEROES, self.pages()));
+            let (payload, _) = self.pages.over(PageView::Zeroes);
             let written = match home {
                 Some(home) => ftl.write_for(unit, &payload, home),
                 None if goes_on => ftl.write_more(unit, &payload),
@@ -270,58 +338,11 @@ impl Indirection {
         }
 
         self.counts.read_modify_writes += 1;
-        let before = ftl.read(unit);
+        let before = ftl.find(unit);
         let continues = goes_on || before.is_ok();
         charge(ftl, Step::of_pages(DataPath::ToMerge, count, continues));
-        let identity = parts.over(identity_of(&before?), self.pages());
-        self.write_merged(ftl, unit, identity, goes_on, charge)
-    }
-
-    /// Writes a unit whose pages were merged in the previous step.
-    fn write_merged(
-        &mut self,
-        ftl: &mut Ftl,
-        unit: Lpn,
-        identity: u64,
-        goes_on: bool,
-        charge: &mut Charge<'_>,
-    ) -> Result<(), Refusal> {
-        let payload = Payload::Identity(identity);
-        let written = if goes_on {
-            ftl.write_more(unit, &payload)
-        } else {
-            ftl.write(unit, &payload)
-        };
-        charge(ftl, Step::new(DataPath::Merged, goes_on));
-        written
-    }
-
-    /// Deallocates the units that are within `len` pages from `page` on, and keeps the other pages.
-    pub(crate) fn deallocate(
-        &mut self,
-        ftl: &mut Ftl,
-        page: Lpn,
-        len: u32,
-        charge: &mut Charge<'_>,
-    ) -> Result<(), Refusal> {
-        let earlier = self.execute(ftl, true, charge);
-        let done = self.deallocate_units(ftl, page, len);
-        charge(ftl, Step::new(DataPath::Absent, false));
-        earlier.and(done)
-    }
-
-    fn deallocate_units(&mut self, ftl: &mut Ftl, page: Lpn, len: u32) -> Result<(), Refusal> {
-        self.check_range(ftl, page, len)?;
-        let end = (u64::from(page) + u64::from(len)) >> self.shift;
-        let first = u64::from(page).div_ceil(self.pages().into());
-        let units = end.saturating_sub(first) as u32;
-        self.counts.kept_pages += u64::from(len) - (u64::from(units) << self.shift);
-
-        if units == 0 {
-            ftl.end_write();
-            return Ok(());
-        }
-        ftl.deallocate(Lpn(first as u32), units)
+        let (payload, _) = self.pages.over(ftl.view(before?));
+        write_merged(ftl, unit, &payload, goes_on, charge)
     }
 
     /// Refuses pages after the last unit.
@@ -335,13 +356,18 @@ impl Indirection {
     }
 }
 
-/// The identity of a unit.
-fn identity_of(unit: &Page) -> u64 {
-    match unit {
-        Page::Identity(identity) => *identity,
-        Page::Zeroes => ZEROES,
-        // Contents are not stored: all but zeroes are alike.
-        Page::Unknown => 1,
-        Page::Bytes(_) => unreachable!("a device with bytes has units of one page"),
+/// Writes a unit whose pages were merged in the previous step.
+fn write_merged(
+    ftl: &mut Ftl,
+    unit: Lpn,
+    payload: &Payload<'_>,
+    goes_on: bool,
+    charge: &mut Charge<'_>,
+) -> Result<(), Refusal> {
+    let written = ftl.write_merged(unit, payload);
+    if !goes_on {
+        ftl.end_write();
     }
+    charge(ftl, Step::new(DataPath::Merged, goes_on));
+    written
 }

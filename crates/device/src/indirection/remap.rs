@@ -10,13 +10,19 @@
 //!             copied    |  remapped  |  copied
 //! ```
 //!
-//! Invariants: as for the firmware's remaps, the result is that of reading all sources first; an atomic command has whole units, or
-//! is refused. Absent: how units are remapped (the firmware's).
+//! A relocation: 1. the targets have the pages  2. the sources leave. Units of the middle do both at once, unless the ranges overlap:
+//! there such a source may hold pages that are targets at an end. Cut before 2, or within: pages are at both places. 2 waits
+//! for all of 1 (`Leaving::Moved`).
+//!
+//! Invariants: as for the firmware's remaps, the result is that of reading all sources first; each page is old or new at any
+//! cut, and no cut loses a page both at its source and at its target; an atomic command has whole units, or is refused. Absent: how
+//! units are remapped (the firmware's).
 
-use super::identity::{Parts, ZEROES, part_of};
-use super::{Charge, Indirection, identity_of};
+use super::deallocate::Leaving;
+use super::{Charge, Indirection, write_merged};
 use crate::step::{DataPath, Step};
 use remap_ssd_ftl::{Ftl, Lpn, Refusal, Remap};
+use remap_ssd_media::Ppn;
 use std::ops::Range;
 
 /// Pieces of a command, as steps from its first page.
@@ -81,6 +87,7 @@ impl Indirection {
 
         self.counts.pages_written += u64::from(len);
         if target == source {
+            ftl.wait_for_earlier();
             return Ok(());
         }
         self.counts.demoted_partial += match keeps_places {
@@ -90,19 +97,35 @@ impl Indirection {
         self.counts.demoted_unaligned += u64::from(len) * u64::from(!keeps_places);
 
         // Like memmove: in the order in which no source is overwritten before it is read.
+        let overlaps = target.abs_diff(source) < len;
+        let middle = Remap {
+            relocate: relocate && !overlaps,
+            ..*command
+        };
         if target < source {
             self.copy(ftl, command, &pieces.head, true, charge)?;
-            self.remap_units(ftl, command, &pieces.middle, charge, true)?;
+            self.remap_units(ftl, &middle, &pieces.middle, charge, true)?;
             self.copy(ftl, command, &pieces.tail, true, charge)?;
         } else {
             self.copy(ftl, command, &pieces.tail, false, charge)?;
-            self.remap_units(ftl, command, &pieces.middle, charge, true)?;
+            self.remap_units(ftl, &middle, &pieces.middle, charge, true)?;
             self.copy(ftl, command, &pieces.head, false, charge)?;
         }
-        if relocate {
-            self.leave_sources(ftl, command, &pieces)?;
+        if !relocate {
+            return Ok(());
         }
-        Ok(())
+        if middle.relocate && !pieces.middle.is_empty() {
+            self.leave_sources(ftl, source, &pieces.head, charge)?;
+            return self.leave_sources(ftl, source, &pieces.tail, charge);
+        }
+        // Those that are no targets.
+        let shared = len.saturating_sub(target.abs_diff(source));
+        let lost = if target < source {
+            shared..len
+        } else {
+            0..len - shared
+        };
+        self.leave_sources(ftl, source, &lost, charge)
     }
 
     /// Divides a command. Without a whole unit everything is head.
@@ -185,78 +208,67 @@ impl Indirection {
     ) -> Result<(), Refusal> {
         let count = steps.len() as u32;
         let target = self.unit(command.target.offset(steps.start));
-        let read = self.read_parts(ftl, command, steps, target);
+        let before = self.read_parts(ftl, command, steps, target);
         charge(ftl, Step::of_pages(DataPath::ToCopy, count, true));
 
-        let (parts, before) = read?;
-        let identity = parts.over(before, self.pages());
+        let before = before?;
         self.counts.copied_units += 1;
-        if identity == ZEROES {
+        let (payload, is_zeroes) = self.pages.over(ftl.view(before));
+        if is_zeroes {
             return if ftl.is_mapped(target) {
                 let done = ftl.deallocate(target, 1);
                 charge(ftl, Step::new(DataPath::Merged, true));
                 done
             } else {
+                ftl.wait_for_earlier();
                 Ok(())
             };
         }
-        self.write_merged(ftl, target, identity, true, charge)
+        write_merged(ftl, target, &payload, true, charge)
     }
 
-    /// Reads the pages of the source, and the identity that the target's unit has had.
+    /// Reads the pages of the source, and finds what the target's unit has had.
     fn read_parts(
-        &self,
+        &mut self,
         ftl: &mut Ftl,
         command: &Remap,
         steps: Range<u32>,
         target: Lpn,
-    ) -> Result<(Parts, u64), Refusal> {
+    ) -> Result<Option<Ppn>, Refusal> {
         let is_whole = steps.len() as u32 == self.pages();
-        let mut parts = Parts::default();
-        let mut read: Option<(Lpn, u64)> = None;
+        self.pages.clear();
+        let mut read: Option<(Lpn, Option<Ppn>)> = None;
         for step in steps {
             let source = command.source.offset(step);
             let unit = self.unit(source);
-            let identity = match read {
-                Some((already, identity)) if already == unit => identity,
-                _ => identity_of(&ftl.read(unit)?),
+            let found = match read {
+                Some((already, found)) if already == unit => found,
+                _ => ftl.find(unit)?,
             };
-            read = Some((unit, identity));
+            read = Some((unit, found));
             let place = self.place(command.target.offset(step));
-            parts.set(place, part_of(identity, self.place(source)));
+            let from = self.place(source);
+            self.pages.copy(place, ftl.view(found), from);
         }
-        let before = match read {
-            _ if is_whole => ZEROES,
-            Some((unit, identity)) if unit == target => identity,
-            _ => identity_of(&ftl.read(target)?),
-        };
-        Ok((parts, before))
+        match read {
+            _ if is_whole => Ok(None),
+            Some((unit, found)) if unit == target => Ok(found),
+            _ => ftl.find(target),
+        }
     }
 
-    /// After a relocation: the sources that are no targets lose their pages, as far as they are whole units. Units that were
-    /// remapped have lost them already.
+    /// After a relocation: pages of the source lose their contents.
     fn leave_sources(
         &mut self,
         ftl: &mut Ftl,
-        command: &Remap,
-        pieces: &Pieces,
+        source: Lpn,
+        steps: &Range<u32>,
+        charge: &mut Charge<'_>,
     ) -> Result<(), Refusal> {
-        let Remap {
-            target,
-            source,
-            len,
-            ..
-        } = *command;
-        if !pieces.middle.is_empty() {
-            self.counts.kept_pages += (pieces.head.len() + pieces.tail.len()) as u64;
+        if steps.is_empty() {
             return Ok(());
         }
-        let (first, end) = (source.0, source.0 + len);
-        let (first, end) = if target < source {
-            (first.max(target.0 + len), end)
-        } else {
-            (first, end.min(target.0))
-        };
-        self.deallocate_units(ftl, Lpn(first), end - first)
+        let (first, len) = (source.offset(steps.start), steps.len() as u32);
+        self.leave(ftl, first, len, Leaving::Moved, charge)
     }
 }

@@ -160,7 +160,7 @@ fn a_request_of_several_pages_is_one_command_of_the_firmware() {
     // Page by page, and ended by the firmware: the next command is one again.
     let start = 10 * whole.done_at;
     two.write_more(start, Lpn(5), &Payload::Identity(5));
-    let ended = two.end_write(start);
+    let ended = two.end_write(start).done_at;
     let start = 10 * ended.max(start);
     let next = self::write(&mut two, start, 6, 6);
     assert_eq!(next - start, LINK_NS + 31_000 + PROGRAM_NS);

@@ -80,22 +80,9 @@ impl Pages {
             return;
         }
         let is_target = |page: usize| (target..target + len).contains(&page);
-        let whole = |begin: usize| source <= begin && begin + unit <= source + len;
-        for begin in (0..self.contents.len())
-            .step_by(unit)
-            .filter(|begin| whole(*begin))
-        {
-            let units_pages = begin..begin + unit;
-            if keeps_places {
-                // Its pages that are no targets are lost, unless all of it is replaced.
-                for page in units_pages.filter(|page| !is_target(*page)) {
-                    self.contents[page] = 0;
-                    self.is_exact[begin / unit] = false;
-                }
-            } else if !units_pages.clone().any(is_target) {
-                self.contents[units_pages].fill(0);
-                self.is_exact[begin / unit] = true;
-            }
+        for page in (source..source + len).filter(|page| !is_target(*page)) {
+            self.contents[page] = 0;
+            self.is_exact[page / unit] = false;
         }
     }
 }
@@ -493,7 +480,6 @@ fn impossible_units_are_refused() {
             &["geometry.pages_per_block=66"],
             "pages_per_block = 66 must be a multiple of the 4 pages",
         ),
-        (&["content=bytes"], "is for simulated runs"),
         (
             &["firmware.fs_files=64", "firmware.fs_blocks=64"],
             "lists pages of 4 KiB",
@@ -509,15 +495,9 @@ fn impossible_units_are_refused() {
     let text = "geometry.indirection_bytes=131072".parse::<remap_ssd_device::Setting>();
     assert!(text.is_err());
 
-    let device = device(4, SchemeKind::RemapSsd);
-    let file = tempfile::tempdir().expect("a folder");
-    let error = device.save(&file.path().join("device.img")).unwrap_err();
-    assert!(
-        error.to_string().contains("is for simulated runs"),
-        "{error}"
-    );
-    let error = Device::in_memory(device.config().clone()).err();
-    assert!(error.is_some_and(|error| error.to_string().contains("is for simulated runs")));
+    let config = config(4, SchemeKind::RemapSsd, "").expect("a valid file");
+    let error = config.check_unit_is_page().unwrap_err().to_string();
+    assert!(error.contains("is for simulated runs"), "{error}");
 }
 
 #[test]

@@ -15,3 +15,4 @@ mod mapping_cache;
 mod memory;
 mod timing;
 mod timing_waits;
+mod units_with_bytes;

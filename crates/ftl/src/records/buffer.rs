@@ -46,7 +46,7 @@ struct SlotOwner {
 #[derive(Clone)]
 enum BufferedContent {
     Identity(u64),
-    Bytes(Box<[u8; PAGE_BYTES]>),
+    Bytes(Box<[u8]>),
 }
 
 /// A page in the buffer.
@@ -173,7 +173,7 @@ impl WriteBuffer {
         let (slot, freed) = self.free.pop_front().expect("room was made");
         let content = match payload {
             Payload::Identity(identity) => BufferedContent::Identity(*identity),
-            Payload::Bytes(bytes) => BufferedContent::Bytes(Box::new(**bytes)),
+            Payload::Bytes(bytes) => BufferedContent::Bytes((*bytes).into()),
         };
         let words = self.content_words(&content);
         self.store(media, slot, freed, (lpn, wsn, &words));
@@ -301,7 +301,7 @@ impl WriteBuffer {
         let content = match content[..] {
             [identity] => BufferedContent::Identity(identity),
             _ => {
-                let mut bytes = Box::new([0; PAGE_BYTES]);
+                let mut bytes = vec![0; PAGE_BYTES].into_boxed_slice();
                 for (to, word) in bytes.chunks_exact_mut(8).zip(content) {
                     to.copy_from_slice(&word.to_le_bytes());
                 }

@@ -1,5 +1,5 @@
-//! The verbs, each on one screen: read, write, deallocate, flush. `remap` has its own file. This is
-//! the file to read first.
+//! The verbs, each on one screen: read, write, deallocate, flush. `remap` has its own file, and so has `merge`, for units of
+//! several pages. This is the file to read first.
 //!
 //! A command takes effect at once: its operations are issued to the media with their ordering
 //! constraints, and the tables change. The device decides when it is *acknowledged*.
@@ -277,7 +277,7 @@ impl Ftl {
     /// Fills up the word line of the host's last page: the acknowledgement of a command that only programs waits
     /// for nothing else.
     #[inline]
-    fn fill_host_line(&mut self) {
+    pub(super) fn fill_host_line(&mut self) {
         self.core
             .blocks
             .fill_line(&mut self.core.media, Stream::Host);
@@ -337,6 +337,18 @@ impl Ftl {
     /// # Errors
     /// `OutOfRange`, `ReadOnly`, `NumbersUsedUp`.
     pub fn deallocate(&mut self, lpn: Lpn, len: u32) -> Result<(), Refusal> {
+        self.deallocate_after(lpn, len, After::NOTHING)
+    }
+
+    /// Deallocates pages whose contents were moved by earlier programs and remaps: no cut loses both.
+    ///
+    /// # Errors
+    /// As `deallocate`.
+    pub fn deallocate_moved(&mut self, lpn: Lpn, len: u32) -> Result<(), Refusal> {
+        self.deallocate_after(lpn, len, After::ALL)
+    }
+
+    fn deallocate_after(&mut self, lpn: Lpn, len: u32, after: After) -> Result<(), Refusal> {
         self.end_write();
         let range = self.writable(lpn, len)?;
         self.core.stats.host_deallocations += u64::from(len);
@@ -346,14 +358,9 @@ impl Ftl {
         self.make_dealloc_room(1)?;
         let wsn = self.core.clock.tick();
         // 1. the record  2. the tables. Anything reclaimed because of 2 waits for 1.
-        self.dealloc.append(
-            &mut self.core.media,
-            lpn,
-            len,
-            wsn,
-            Purpose::Host,
-            After::NOTHING,
-        );
+        let media = &mut self.core.media;
+        self.dealloc
+            .append(media, lpn, len, wsn, Purpose::Host, after);
 
         self.forget_buffered(range.clone());
         for lpn in Lpn::between(range) {

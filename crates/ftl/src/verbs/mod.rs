@@ -9,6 +9,7 @@ mod files;
 pub(crate) mod glimpse;
 pub(crate) mod hybrid;
 mod look_ahead;
+mod merge;
 pub(crate) mod program;
 pub(crate) mod relearn;
 pub(crate) mod remap;

@@ -19,6 +19,8 @@ pub(crate) enum PageOrigin<'a> {
     For(&'a Payload<'a>, Lpn),
     /// A copy of this LPN's page, wherever that is when the new page is programmed.
     Copy(Lpn),
+    /// The LPN's own page with some of its bytes replaced. It waits for `After`.
+    Merged(&'a Payload<'a>, After),
 }
 
 impl Ftl {
@@ -58,6 +60,11 @@ impl Ftl {
                 PageOrigin::For(payload, home) => {
                     let oob = oob.with_second(SecondOwner::of(*home, false));
                     media.program_payload(taken.slot, oob, payload, Purpose::Host, after)
+                }
+                PageOrigin::Merged(payload, waits) => {
+                    let from = self.core.tables.map.get(lpn).map(|mapping| mapping.ppn);
+                    let after = after.and(*waits);
+                    media.program_merged(from, taken.slot, oob, payload, Purpose::Host, after)
                 }
                 PageOrigin::Copy(source) => {
                     let (from, programmed) = self.program_copy(*source, taken.slot, oob, after);

@@ -70,7 +70,7 @@ fn colliding() -> [[u8; PAGE_BYTES]; 2] {
 #[test]
 fn contents_that_collide_are_told_apart_by_reading_them() {
     let pages = colliding();
-    let [first, second] = pages.each_ref().map(Payload::Bytes);
+    let [first, second] = pages.each_ref().map(|page| Payload::Bytes(page));
     assert_ne!(first, second);
 
     let mut ftl = with_bytes(FingerprintKind::Murmur3);
@@ -86,7 +86,7 @@ fn contents_that_collide_are_told_apart_by_reading_them() {
     );
 
     let bytes = |payload: &Payload<'_>| match payload {
-        Payload::Bytes(bytes) => Page::Bytes(Arc::new(**bytes)),
+        Payload::Bytes(bytes) => Page::Bytes(Arc::from(*bytes)),
         Payload::Identity(identity) => Page::Identity(*identity),
     };
     let read: Vec<Page> = (0..4)

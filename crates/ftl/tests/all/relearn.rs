@@ -25,7 +25,7 @@ fn write(ftl: &mut Ftl, lpn: u32, content: u64) {
     written.expect("there is room");
 }
 
-fn digest(bytes: &[u8; PAGE_BYTES]) -> [u8; 32] {
+fn digest(bytes: &[u8]) -> [u8; 32] {
     FingerprintKind::Blake3.digest(bytes)
 }
 

@@ -1,7 +1,7 @@
 //! A device in a folder: contents in a mapped file, everything else in memory and in a journal.
 //!
 //! ```text
-//! contents              4096 bytes a flash page, mapped; and the versions of the other files (`witness`)
+//! contents              the bytes of each flash page, mapped; and the versions of the other files (`witness`)
 //! journal.0, journal.1  effects since the state of the same number was written, mapped
 //! state.0, state.1      everything but the contents, written in turn
 //! lock                  held while the device is in use
@@ -124,9 +124,9 @@ impl Folder {
             (2 * state_bytes).clamp(*JOURNAL_BYTES_DEFAULT.start(), *JOURNAL_BYTES_DEFAULT.end());
         header.journal_bytes = journal_bytes.unwrap_or(usual).max(JOURNAL_BYTES_MIN);
 
-        let contents = files::create(dir, CONTENTS, witness::contents_bytes(geometry.pages()))?;
+        let contents = files::create(dir, CONTENTS, witness::contents_bytes(&geometry))?;
         let locks = Locks::take(dir, FolderAccess::Own)?;
-        let pages = MappedPages::map(locks.contents(), geometry.pages())?;
+        let pages = MappedPages::map(locks.contents(), &geometry)?;
 
         let make = |names: [&str; 2], bytes: u64| -> io::Result<[File; 2]> {
             Ok([
@@ -189,8 +189,8 @@ impl Folder {
 
     /// Maps the page of witnesses, continuing from `found`. `blank`: the page is reset.
     fn begin_witness(&mut self, found: JournalWitness, blank: bool) -> Result<(), ImageError> {
-        let pages = self.header.geometry()?.pages();
-        let page = WitnessPage::map(self._locks.contents(), pages, found, blank)?;
+        let geometry = self.header.geometry()?;
+        let page = WitnessPage::map(self._locks.contents(), &geometry, found, blank)?;
         self.witness = Some(page);
         Ok(())
     }

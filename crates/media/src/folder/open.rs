@@ -165,8 +165,8 @@ fn load(dir: &Path, access: FolderAccess, accept: bool) -> Result<FoundFolder, I
     // Inspection maps the file privately, so that replay may change pages without changing the
     // file.
     let pages = match access {
-        FolderAccess::Look => MappedPages::map_private(locks.contents(), geometry.pages()),
-        FolderAccess::Own => MappedPages::map(locks.contents(), geometry.pages()),
+        FolderAccess::Look => MappedPages::map_private(locks.contents(), &geometry),
+        FolderAccess::Own => MappedPages::map(locks.contents(), &geometry),
     };
     let pages = pages.map_err(|error| about(CONTENTS, error))?;
 
@@ -229,7 +229,7 @@ fn check_room(
     header: &StateHeader,
     access: FolderAccess,
 ) -> Result<(), ImageError> {
-    let contents_bytes = witness::offset(header.geometry()?.pages());
+    let contents_bytes = witness::offset(&header.geometry()?);
     if header.journal_bytes < JOURNAL_BYTES_MIN {
         return Err(ImageError::Damaged(format!(
             "{}: a journal of no possible size",

@@ -13,7 +13,7 @@ use super::slot;
 use super::weigh::{FoundWitness, JournalHeaders};
 use crate::array::{NandArray, PageContents, StoredPage};
 use crate::effect::{MediaEffect, PageSource};
-use crate::geometry::{PAGE_BYTES, Ppn};
+use crate::geometry::Ppn;
 use crate::image_file::ImageError;
 
 /// Result of replaying a folder's journal.
@@ -158,7 +158,7 @@ impl JournalReplay<'_> {
             unreachable!("a folder's contents are mapped")
         };
         let bytes = match contents.kind {
-            PageContentKind::DATA => PAGE_BYTES,
+            PageContentKind::DATA => self.nand.geometry.page_bytes(),
             PageContentKind::NOTHING => 0,
             kind => kind.meta_bytes().unwrap_or(0),
         };

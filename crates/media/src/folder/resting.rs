@@ -70,7 +70,7 @@ impl FolderMark {
         journals: &[Journal; 2],
     ) -> Option<Self> {
         let own = slot(header.generation);
-        let pages = header.geometry().ok()?.pages();
+        let geometry = header.geometry().ok()?;
         let is_begun = journals[own].header() == HeaderFound::Begun(header.generation);
         if state::read_header(&states[own]).ok()? != *header || !is_begun {
             return None;
@@ -81,7 +81,9 @@ impl FolderMark {
             journals: journals.each_ref().map(Journal::header_bytes),
             end: journals[own].end(),
             sum: journals[own].sum(),
-            witness: witness::of_journal(locks.contents(), pages).ok()?.ok()?,
+            witness: witness::of_journal(locks.contents(), &geometry)
+                .ok()?
+                .ok()?,
         })
     }
 }
@@ -129,8 +131,8 @@ impl RestingFolder {
         let (states, journal_files) = (open_both(STATES)?, open_both(JOURNALS)?);
 
         // The files may have been replaced by sparse ones (`load`), or by shorter ones.
-        let pages = header.geometry()?.pages();
-        let contents_bytes = witness::contents_bytes(pages);
+        let geometry = header.geometry()?;
+        let contents_bytes = witness::contents_bytes(&geometry);
         let state_bytes = header.state_bytes()?;
         let all = [
             (locks.contents(), CONTENTS, contents_bytes),
@@ -154,9 +156,9 @@ impl RestingFolder {
             return Ok(None);
         }
 
-        let mut mapped = MappedPages::map(locks.contents(), pages)?;
+        let mut mapped = MappedPages::map(locks.contents(), &geometry)?;
         mapped.set_sums(sums);
-        let page = WitnessPage::map(locks.contents(), pages, mark.witness, false)?;
+        let page = WitnessPage::map(locks.contents(), &geometry, mark.witness, false)?;
         let files = SyncedFiles::of(locks.contents(), journal_files.each_ref())?;
         let mut folder = Folder::new(locks, states, journals, header, files);
         folder.witness = Some(page);

@@ -36,11 +36,11 @@ impl FoundWitness {
             return Ok(found);
         }
 
-        let pages = state.geometry()?.pages();
-        let at = witness::offset(pages);
+        let geometry = state.geometry()?;
+        let at = witness::offset(&geometry);
         let name = STATES[slot(state.generation)];
-        let read =
-            witness::of_journal(locks.contents(), pages).map_err(|error| about(CONTENTS, error))?;
+        let read = witness::of_journal(locks.contents(), &geometry)
+            .map_err(|error| about(CONTENTS, error))?;
         match read {
             Err(WitnessDamaged) => {
                 let what = "what tells older copies of the other files is damaged or missing";

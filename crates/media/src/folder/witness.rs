@@ -17,7 +17,7 @@
 //! handling of a file that is too old (`open`, and the service for its own files).
 
 use super::files::{self, FolderAccess, about};
-use crate::geometry::PAGE_BYTES;
+use crate::geometry::{Geometry, PAGE_BYTES};
 use crate::image_file::ImageError;
 use crate::pages::CONTENTS;
 use memmap2::MmapMut;
@@ -105,22 +105,22 @@ pub(super) struct JournalWitness {
     pub(super) end: u64,
 }
 
-/// Offset of the page in a device of `pages` flash pages.
-pub(super) fn offset(pages: u32) -> u64 {
-    u64::from(pages) * PAGE_BYTES as u64
+/// Offset of the page: after the flash pages of the device.
+pub(super) fn offset(geometry: &Geometry) -> u64 {
+    u64::from(geometry.pages()) * geometry.page_bytes() as u64
 }
 
 /// Size of `contents` including the page.
-pub(super) fn contents_bytes(pages: u32) -> u64 {
-    offset(pages) + PAGE_BYTES as u64
+pub(super) fn contents_bytes(geometry: &Geometry) -> u64 {
+    offset(geometry) + PAGE_BYTES as u64
 }
 
-fn read_page(file: &File, pages: u32) -> io::Result<Result<Vec<u8>, WitnessDamaged>> {
-    if file.metadata()?.len() < contents_bytes(pages) {
+fn read_page(file: &File, geometry: &Geometry) -> io::Result<Result<Vec<u8>, WitnessDamaged>> {
+    if file.metadata()?.len() < contents_bytes(geometry) {
         return Ok(Err(WitnessDamaged));
     }
     let mut page = vec![0; PAGE_BYTES];
-    file.read_exact_at(&mut page, offset(pages))?;
+    file.read_exact_at(&mut page, offset(geometry))?;
     let is_ours = page.starts_with(&MAGIC);
     Ok(if is_ours {
         Ok(page)
@@ -132,9 +132,9 @@ fn read_page(file: &File, pages: u32) -> io::Result<Result<Vec<u8>, WitnessDamag
 /// Reads the durable end of the journal.
 pub(super) fn of_journal(
     file: &File,
-    pages: u32,
+    geometry: &Geometry,
 ) -> io::Result<Result<JournalWitness, WitnessDamaged>> {
-    let page = read_page(file, pages)?;
+    let page = read_page(file, geometry)?;
     Ok(page
         .and_then(|page| newest(&page, JOURNAL_AT)?.ok_or(WitnessDamaged))
         .map(|record| JournalWitness {
@@ -154,12 +154,12 @@ impl WitnessPage {
     /// Maps the page. `blank`: its contents are cleared.
     pub(super) fn map(
         file: &File,
-        pages: u32,
+        geometry: &Geometry,
         found: JournalWitness,
         blank: bool,
     ) -> Result<Self, ImageError> {
         // Images of earlier versions end before it. Its space is allocated before it is needed.
-        let bytes = contents_bytes(pages);
+        let bytes = contents_bytes(geometry);
         files::reserve(file, CONTENTS, bytes)?;
         let about = |error| about(CONTENTS, error);
         if file.metadata().map_err(about)?.len() < bytes {
@@ -170,7 +170,7 @@ impl WitnessPage {
         // It is read once, by `of_journal`, and only written here.
         let map = unsafe {
             memmap2::MmapOptions::new()
-                .offset(offset(pages))
+                .offset(offset(geometry))
                 .len(PAGE_BYTES)
                 .map_mut(file)
                 .map_err(about)?
@@ -247,18 +247,17 @@ impl FileVersion {
     }
 }
 
-/// The newest witnessed version of one of these files of the image in `dir`, with `pages` flash
-/// pages; `None` if the image was made by an earlier version, and never opened since.
+/// The newest witnessed version of one of these files of the image in `dir`, with this geometry; `None` if the image was made by an earlier version, and never opened since.
 ///
 /// # Errors
 /// The system's reason. Damage is detected when the device is opened.
 pub fn newest_version(
     dir: &Path,
-    pages: u32,
+    geometry: &Geometry,
     of: WitnessedFile,
 ) -> io::Result<Option<FileVersion>> {
     let file = files::open(dir, CONTENTS, FolderAccess::Look)?;
-    let Ok(page) = read_page(&file, pages)? else {
+    let Ok(page) = read_page(&file, geometry)? else {
         return Ok(None);
     };
     let newest = newest(&page, of.at()).ok().flatten();
@@ -276,7 +275,7 @@ pub fn newest_version(
 /// The system's reason; then either version may be current.
 pub fn replace_witnessed(
     dir: &Path,
-    pages: u32,
+    geometry: &Geometry,
     of: WitnessedFile,
     name: &str,
     bytes: &[u8],
@@ -287,7 +286,7 @@ pub fn replace_witnessed(
     // the record, or the new one, which is newer than the record. Cut in 2: the new file, and the
     // record of the old one or of the new one. So neither is ever refused. After 2 the old file is.
     files::replace_file(dir, name, bytes)?;
-    witness_version(dir, pages, of, version)
+    witness_version(dir, geometry, of, version)
 }
 
 /// Records a version of the file; older ones are refused from then on. Must be called when the file
@@ -298,18 +297,18 @@ pub fn replace_witnessed(
 /// The system's reason.
 pub fn witness_version(
     dir: &Path,
-    pages: u32,
+    geometry: &Geometry,
     of: WitnessedFile,
     version: FileVersion,
 ) -> io::Result<()> {
     let file = files::open(dir, CONTENTS, FolderAccess::Own)?;
-    if read_page(&file, pages)?.is_err() {
+    if read_page(&file, geometry)?.is_err() {
         return Ok(());
     }
 
     let at = WitnessRecord::slot(of.at(), version.serial);
     let record = WitnessRecord::new(at, version.serial, version.crc.into(), 0);
-    file.write_all_at(record.as_bytes(), offset(pages) + at as u64)
+    file.write_all_at(record.as_bytes(), offset(geometry) + at as u64)
         .and_then(|()| file.sync_data())
         .map_err(|error| about(CONTENTS, error))
 }

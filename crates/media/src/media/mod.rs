@@ -84,7 +84,7 @@ impl Media {
     /// The memory cannot be reserved.
     pub fn in_memory(geometry: Geometry, nvram_words: usize) -> std::io::Result<Self> {
         let mut nand = NandArray::new(geometry, ContentMode::None);
-        nand.contents = PageContents::Mapped(MappedPages::in_memory(geometry.pages())?);
+        nand.contents = PageContents::Mapped(MappedPages::in_memory(&geometry)?);
         Ok(Self::assemble(nand, Slab::zeroed(nvram_words)))
     }
 

@@ -312,6 +312,30 @@ impl Media {
         self.program_from(None, slot, oob, contents, purpose, after)
     }
 
+    /// Programs a data page that was merged from host data and the page `from`, and lands after it.
+    ///
+    /// # Errors
+    /// `ProgramFailed`, as `program`.
+    pub fn program_merged(
+        &mut self,
+        from: Option<Ppn>,
+        slot: PageSlot,
+        oob: Oob,
+        payload: &Payload<'_>,
+        purpose: Purpose,
+        after: After,
+    ) -> Result<(), MediaError> {
+        if !self.is_tracked() {
+            self.program_plain(slot, oob, payload, purpose, after);
+            return Ok(());
+        }
+        let contents = match payload {
+            Payload::Identity(identity) => PageSource::Stored(StoredPage::Identity(*identity)),
+            Payload::Bytes(bytes) => PageSource::Bytes(bytes),
+        };
+        self.program_from(from, slot, oob, contents, purpose, after)
+    }
+
     /// Erases a block; `id` names the group of erases.
     ///
     /// # Errors

@@ -29,14 +29,14 @@ fn text(serial: u64) -> (Vec<u8>, FileVersion) {
 }
 
 fn newest(dir: &Path, of: WitnessedFile) -> FileVersion {
-    let newest = newest_version(dir, tiny().pages(), of);
+    let newest = newest_version(dir, &tiny(), of);
     newest.expect("it can be read").expect("it has the page")
 }
 
 fn save(dir: &Path, of: (WitnessedFile, &str), serial: u64) {
     let (text, version) = text(serial);
-    let pages = tiny().pages();
-    replace_witnessed(dir, pages, of.0, of.1, &text, version).expect("the disk works");
+    let geometry = tiny();
+    replace_witnessed(dir, &geometry, of.0, of.1, &text, version).expect("the disk works");
 }
 
 /// The serial number of the file found, which must be whole and not refused.
@@ -107,7 +107,7 @@ fn crashes_one_after_another_lose_no_version_that_was_acknowledged() {
         let serial = found(dir.path(), of);
         assert!(serial >= acknowledged, "{serial} and not {acknowledged}");
         let (_, version) = text(serial);
-        witness_version(dir.path(), tiny().pages(), of.0, version).expect("the disk works");
+        witness_version(dir.path(), &tiny(), of.0, version).expect("the disk works");
         acknowledged = serial;
 
         let moments = disk::moments(|| save(dir.path(), of, serial + 1));

@@ -309,16 +309,14 @@ fn identify_namespace(subsystem: &Subsystem, namespace: &Namespace) -> IdentifyN
     // Thin provisioning is not reported: every block counts as in use.
     (id.nsze, id.ncap, id.nuse) = (blocks, blocks, blocks);
 
-    // Writes of whole pages save the device a read.
-    let page_blocks = 1u16 << (PAGE_SHIFT - namespace.lba_shift);
-    // Preferred sizes are reported: a page.
+    // Writes of whole indirection units save the device a read, and so do deallocations of whole ones. Namespaces begin with one.
+    let unit_blocks = (subsystem.unit_pages as u16) << (PAGE_SHIFT - namespace.lba_shift);
+    // Preferred sizes are reported.
     id.nsfeat = 1 << 4;
-    (id.npwg_z, id.npwa_z, id.npdg_z, id.npda_z) = (
-        page_blocks - 1,
-        page_blocks - 1,
-        page_blocks - 1,
-        page_blocks - 1,
-    );
+    (id.npwg_z, id.npwa_z) = (unit_blocks - 1, unit_blocks - 1);
+    (id.npdg_z, id.npda_z) = (unit_blocks - 1, unit_blocks - 1);
+    // The optimal write size is a multiple of the granularity.
+    id.nows_z = unit_blocks - 1;
 
     let format = LBA_SHIFTS.iter().position(|it| *it == namespace.lba_shift);
     id.flbas = format.unwrap_or(0) as u8;

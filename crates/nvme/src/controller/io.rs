@@ -91,6 +91,11 @@ pub(super) fn status_of(refusal: Refusal) -> Status {
     }
 }
 
+/// The bytes of a page as the device shows them.
+pub(super) fn page_of(bytes: &[u8]) -> [u8; PAGE_BYTES] {
+    *bytes.first_chunk().expect("a page has 4 KiB")
+}
+
 impl ActiveCommand<'_, '_> {
     /// Lets others go first if the slice is used up.
     #[inline]
@@ -105,7 +110,7 @@ impl ActiveCommand<'_, '_> {
     #[cold]
     fn let_others(&mut self) -> Result<(), Status> {
         // A run of writes belongs to one command: end it before others get the device.
-        self.end_write();
+        self.end_write()?;
         self.slices += 1;
         self.device.let_others(self.slices > SLICES_SHORT)?;
         // In the meantime others may have reserved or deleted the namespace, or its host may have
@@ -300,7 +305,7 @@ impl ActiveCommand<'_, '_> {
         self.device.spend(Step::Read);
         let mut page = self.view_piece(piece, |page| match page {
             PageView::Zeroes => Ok([0; PAGE_BYTES]),
-            PageView::Bytes(bytes) => Ok(*bytes),
+            PageView::Bytes(bytes) => Ok(page_of(bytes)),
             PageView::Unknown | PageView::Identity(_) => Err(Status::INTERNAL),
         })?;
         page[piece.start..piece.start + piece.len].copy_from_slice(bytes);
@@ -309,8 +314,9 @@ impl ActiveCommand<'_, '_> {
     }
 
     /// Ends a run of writes: its pages must be durable when the command is acknowledged.
-    fn end_write(&mut self) {
-        self.done_at = self.done_at.max(self.device.end_write(self.now));
+    fn end_write(&mut self) -> Result<(), Status> {
+        let completion = self.device.end_write(self.now);
+        self.done(completion)
     }
 
     /// Writes a page; `end_write` must follow.
@@ -337,8 +343,8 @@ impl ActiveCommand<'_, '_> {
         });
 
         // Even if a piece has failed: the pages before it are written, and need `end_write`.
-        self.end_write();
-        written
+        let ended = self.end_write();
+        written.and(ended)
     }
 
     pub(super) fn read_all(
@@ -381,7 +387,7 @@ impl ActiveCommand<'_, '_> {
             let len = (DEALLOCATE_PAGES - lpn.0 % DEALLOCATE_PAGES).min(behind.offset_from(lpn));
 
             self.device.spend(Step::Deallocate(len));
-            let completion = self.device.deallocate(self.now, lpn, len);
+            let completion = self.device.zero(self.now, lpn, len);
             self.done(completion)?;
             self.forget_pages(lpn, len);
             lpn = lpn.offset(len);
@@ -396,8 +402,8 @@ impl ActiveCommand<'_, '_> {
         }
 
         let written = parts.try_for_each(|piece| self.write(&piece, &[0; PAGE_BYTES]));
-        self.end_write();
-        written
+        let ended = self.end_write();
+        written.and(ended)
     }
 
     /// Syncs a command that must be durable when it completes.

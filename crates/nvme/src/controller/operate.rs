@@ -152,7 +152,7 @@ impl Subsystem {
                 let placed: Vec<Ppn> = pages
                     .into_iter()
                     .flat_map(Lpn::between)
-                    .filter_map(|lpn| turn.ftl().place(lpn))
+                    .filter_map(|lpn| turn.place(lpn))
                     .collect();
 
                 plant(&mut turn, |faults| faults.read.extend(&placed));

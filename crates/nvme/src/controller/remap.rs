@@ -22,11 +22,11 @@ const REMAP_PAGES: u32 = 64;
 const MOVE_BYTES: u32 = 64 << 10;
 
 /// Splits a remap that is not atomic into steps, in an order in which no source is overwritten
-/// before it is read.
+/// before it is read. Steps meet where an indirection unit of `unit` pages of the target begins.
 ///
 /// Sources that are also targets keep their old pages until they are remapped, so that each page is
 /// old or new between any two steps.
-fn remap_steps(remap: Remap) -> impl Iterator<Item = Remap> {
+fn remap_steps(remap: Remap, unit: u32) -> impl Iterator<Item = Remap> {
     let Remap {
         target,
         source,
@@ -47,6 +47,18 @@ fn remap_steps(remap: Remap) -> impl Iterator<Item = Remap> {
         let (count, relocate) = match shared.saturating_sub(done) {
             0 => (left.min(REMAP_PAGES), remap.relocate),
             shared => (shared.min(REMAP_PAGES), false),
+        };
+
+        // Pages of the step that belong to a unit of which the next step has the rest.
+        let rest = if ascending {
+            target.offset(done + count).0 % unit
+        } else {
+            (unit - target.offset(left - count).0 % unit) % unit
+        };
+        let count = if count < left && rest < count {
+            count - rest
+        } else {
+            count
         };
 
         let first = if ascending { done } else { left - count };
@@ -70,7 +82,8 @@ impl ActiveCommand<'_, '_> {
         if remap.atomic {
             self.remap_step(remap)?;
         } else {
-            remap_steps(*remap).try_for_each(|step| self.remap_step(&step))?;
+            let unit = self.device.config().geometry.host_pages();
+            remap_steps(*remap, unit).try_for_each(|step| self.remap_step(&step))?;
         }
         self.note(RecordedOp::Remap(*remap));
         Ok(())
@@ -205,12 +218,16 @@ mod tests {
 
     #[test]
     fn each_page_is_old_or_new_between_any_two_steps_of_a_relocation() {
-        for (target, source, len) in [
-            (0, 700, 1500),
-            (700, 0, 1500),
-            (0, 30, 500),
-            (30, 0, 500),
-            (0, 1000, 900),
+        for (target, source, len, unit) in [
+            (0, 700, 1500, 1),
+            (700, 0, 1500, 1),
+            (0, 30, 500, 1),
+            (30, 0, 500, 1),
+            (0, 1000, 900, 1),
+            (3, 703, 1500, 4),
+            (705, 1, 1500, 16),
+            (7, 23, 500, 16),
+            (37, 5, 501, 8),
         ] {
             let command = Remap {
                 target: Lpn(target),
@@ -224,8 +241,11 @@ mod tests {
             let (mut new, mut pages) = (old.clone(), old.clone());
             does(&command, &mut new);
 
-            for step in remap_steps(command) {
+            let mut units_cut = 0;
+            for step in remap_steps(command, unit) {
                 assert!(step.len <= REMAP_PAGES);
+                let is_cut = step.target.0 != target && !step.target.0.is_multiple_of(unit);
+                units_cut += u32::from(is_cut);
                 does(&step, &mut pages);
 
                 let found = pages.iter().zip(old.iter().zip(&new));
@@ -238,6 +258,8 @@ mod tests {
             }
 
             assert_eq!(pages, new, "{command:?}");
+            // Where the sources that are targets too end.
+            assert!(units_cut <= 1, "{command:?}");
         }
     }
 }

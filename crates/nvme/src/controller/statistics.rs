@@ -48,7 +48,7 @@ pub const NAMES: [&str; 29] = [
 /// Values in the order of `NAMES`; counters are since power-on.
 pub fn read(device: &Device) -> [u64; NAMES.len()] {
     let ftl = device.ftl();
-    let (stats, usage, media) = (ftl.stats(), ftl.usage(), ftl.media().counts);
+    let (stats, usage, media) = (device.stats(), ftl.usage(), ftl.media().counts);
 
     [
         stats.host_writes,

@@ -69,6 +69,8 @@ pub struct Subsystem {
     pub(super) counters: Counters,
     pub(super) controllers: Controllers,
     capacity_bytes: u64,
+    /// Pages of the device's indirection unit.
+    pub(super) unit_pages: u32,
     recorder: Option<Box<dyn Recorder>>,
     /// Armed by others, who also ask it which commands failed.
     faults: Option<Arc<dyn FaultInjector>>,
@@ -90,7 +92,8 @@ impl Subsystem {
         volatile_cache: bool,
         health: Health,
     ) -> Result<Self, SubsystemError> {
-        let lpns = device.config().firmware.lpns;
+        let lpns = device.config().host_lpns();
+        let unit_pages = device.config().geometry.host_pages();
         // A device that keeps identities of contents instead of bytes has no data that a host could
         // read.
         if device.config().content != remap_ssd_media::ContentMode::Bytes {
@@ -105,7 +108,7 @@ impl Subsystem {
                 "`{nqn}` is no NVMe qualified name: it begins with `nqn.` and has at most 223 bytes"
             )));
         }
-        let namespaces = Namespaces::new(specs, lpns)?;
+        let namespaces = Namespaces::new(specs, lpns, unit_pages)?;
 
         // Without emulation completion times are not used, and modelling them costs time.
         device.keep_time(latency == Latency::Emulated);
@@ -126,6 +129,7 @@ impl Subsystem {
             counters: Counters::default(),
             controllers: Controllers::default(),
             capacity_bytes: u64::from(lpns) << PAGE_SHIFT,
+            unit_pages,
             recorder: None,
             faults: None,
             reservations: Reservations::default(),

@@ -157,7 +157,7 @@ fn a_list_of_namespaces_that_is_older_than_the_image_is_refused() {
     };
     witness_version(
         &folder,
-        config.geometry.pages(),
+        &config.geometry,
         WitnessedFile::Service,
         version,
     )

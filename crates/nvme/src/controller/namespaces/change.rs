@@ -109,7 +109,7 @@ impl Subsystem {
         let (nsid, _alone) = self.namespaces.change(&self.device, |all| {
             let nsid = all.number().ok_or(Status::NAMESPACE_NUMBERS)?;
             let alone = BeingEmptied::begin(&self.namespaces, nsid)?;
-            let first_lpn = all.place(spec.pages, lpns);
+            let first_lpn = all.place(spec.pages, lpns, self.namespaces.unit);
             all.made += 1;
             all.add(KeptNamespace {
                 nsid,

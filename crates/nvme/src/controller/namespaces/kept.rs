@@ -168,6 +168,21 @@ impl KeptNamespaces {
         Ok(())
     }
 
+    /// Checks that each namespace begins with an indirection unit of `unit` pages, so that no two have pages of the same one.
+    ///
+    /// # Errors
+    /// The first that does not.
+    pub(super) fn check_units(&self, unit: u32) -> Result<(), SubsystemError> {
+        let begins = |one: &&KeptNamespace| !one.first_lpn.0.is_multiple_of(unit);
+        match self.list.iter().find(begins) {
+            None => Ok(()),
+            Some(one) => Err(SubsystemError::new(format!(
+                "namespace {}: it must begin with an indirection unit, at a multiple of {unit} pages",
+                one.nsid
+            ))),
+        }
+    }
+
     /// In the order of their locations.
     fn placed(&self) -> Vec<&KeptNamespace> {
         let mut placed: Vec<_> = self.list.iter().collect();
@@ -175,8 +190,8 @@ impl KeptNamespaces {
         placed
     }
 
-    /// The free ranges of pages: first page and length.
-    fn free(&self, lpns: u32) -> impl Iterator<Item = (u32, u32)> {
+    /// The free ranges of pages, from a multiple of `unit` on: first page and length.
+    fn free(&self, lpns: u32, unit: u32) -> impl Iterator<Item = (u32, u32)> {
         let starts = self.placed().into_iter().map(|one| one.first_lpn.0);
         let ends = self.placed().into_iter().map(|one| one.end() as u32);
 
@@ -185,18 +200,19 @@ impl KeptNamespaces {
         let from = std::iter::once(0).chain(ends);
         let to = starts.chain(std::iter::once(lpns));
         from.zip(to)
-            .map(|(from, to)| (from, to - from))
+            .map(move |(from, to)| (from.next_multiple_of(unit), to))
+            .map(|(from, to)| (from, to.saturating_sub(from)))
             .filter(|(_, pages)| *pages > 0)
     }
 
     /// Number of pages that belong to no namespace.
-    pub(super) fn free_pages(&self, lpns: u32) -> u32 {
-        self.free(lpns).map(|(_, pages)| pages).sum()
+    pub(super) fn free_pages(&self, lpns: u32, unit: u32) -> u32 {
+        self.free(lpns, unit).map(|(_, pages)| pages).sum()
     }
 
     /// The place for a namespace of this size (best fit: the smallest free range large enough).
-    pub(super) fn place(&self, pages: u32, lpns: u32) -> Option<Lpn> {
-        let large_enough = self.free(lpns).filter(|(_, free)| *free >= pages);
+    pub(super) fn place(&self, pages: u32, lpns: u32, unit: u32) -> Option<Lpn> {
+        let large_enough = self.free(lpns, unit).filter(|(_, free)| *free >= pages);
         let best = large_enough.min_by_key(|(_, free)| *free);
         best.map(|(first, _)| Lpn(first))
     }

@@ -89,6 +89,8 @@ pub(super) struct Namespaces {
     being_emptied: Mutex<BTreeSet<u32>>,
     /// Pages of the device.
     lpns: u32,
+    /// Pages of its indirection unit: no two namespaces have pages of the same one.
+    unit: u32,
 }
 
 impl Namespaces {
@@ -97,21 +99,26 @@ impl Namespaces {
     ///
     /// # Errors
     /// They do not fit.
-    pub(super) fn new(specs: &[NamespaceSpec], lpns: u32) -> Result<Self, SubsystemError> {
+    pub(super) fn new(
+        specs: &[NamespaceSpec],
+        lpns: u32,
+        unit: u32,
+    ) -> Result<Self, SubsystemError> {
         let whole = [NamespaceSpec {
             pages: lpns,
             lba_shift: PAGE_SHIFT,
         }];
         let specs = if specs.is_empty() { &whole } else { specs };
-        Self::of(KeptNamespaces::one_after_the_other(specs)?, lpns)
+        Self::of(KeptNamespaces::one_after_the_other(specs)?, lpns, unit)
     }
 
     /// Loads a saved list.
     ///
     /// # Errors
     /// They do not fit on a device of `lpns` pages.
-    fn of(kept: KeptNamespaces, lpns: u32) -> Result<Self, SubsystemError> {
+    fn of(kept: KeptNamespaces, lpns: u32, unit: u32) -> Result<Self, SubsystemError> {
         kept.check(lpns)?;
+        kept.check_units(unit)?;
         let namespaces = Self {
             table: ArcSwap::default(),
             store: None,
@@ -119,6 +126,7 @@ impl Namespaces {
             versions: AtomicU32::new(0),
             being_emptied: Mutex::default(),
             lpns,
+            unit,
         };
         namespaces.put_in_force(kept);
         Ok(namespaces)
@@ -175,7 +183,7 @@ impl Namespaces {
 
     /// Bytes that belong to no namespace.
     pub(super) fn free_bytes(&self) -> u64 {
-        u64::from(self.table.load().kept().free_pages(self.lpns)) << PAGE_SHIFT
+        u64::from(self.table.load().kept().free_pages(self.lpns, self.unit)) << PAGE_SHIFT
     }
 
     /// Loads a saved list; `store` keeps all later changes.
@@ -189,7 +197,7 @@ impl Namespaces {
     ) -> Result<Self, SubsystemError> {
         Ok(Self {
             store: Some(store),
-            ..Self::of(kept, self.lpns)?
+            ..Self::of(kept, self.lpns, self.unit)?
         })
     }
 

@@ -29,7 +29,7 @@
 
 use super::{CutReport, NewVersion, Newest, SECTOR_BYTES, SectorData, Sectors, VolatileCache};
 use crate::controller::blocks::{Blocks, Namespace, Piece, pieces};
-use crate::controller::io::{ActiveCommand, status_of};
+use crate::controller::io::{ActiveCommand, page_of, status_of};
 use crate::controller::issuer::Issuer;
 use crate::controller::request::IoCommand;
 use crate::controller::subsystem::Subsystem;
@@ -52,7 +52,7 @@ const DEALLOCATE_PAGES_MAX: u32 = 4 << 10;
 fn bytes_of(view: PageView<'_>) -> Result<[u8; PAGE_BYTES], Status> {
     match view {
         PageView::Zeroes => Ok([0; PAGE_BYTES]),
-        PageView::Bytes(bytes) => Ok(*bytes),
+        PageView::Bytes(bytes) => Ok(page_of(bytes)),
         PageView::Unknown | PageView::Identity(_) => Err(Status::INTERNAL),
     }
 }
@@ -216,10 +216,8 @@ impl<'t> ActiveCommand<'_, 't> {
     /// A page as the device has it, kept for a power cut that takes back the coming write. A real
     /// drive would not read it, so no time passes. `None` if it cannot be read.
     fn before(&mut self, lpn: Lpn) -> Option<Box<[u8; PAGE_BYTES]>> {
-        self.device.untimed(|ftl| {
-            let found = ftl.peek(lpn).ok()?;
-            bytes_of(ftl.view(found)).ok().map(Box::new)
-        })
+        let bytes = self.device.peek(lpn, bytes_of).ok()?;
+        bytes.ok().map(Box::new)
     }
 
     /// Drops the cached versions of pages that the device has as a whole.
@@ -378,7 +376,7 @@ impl<'t> ActiveCommand<'_, 't> {
                     run(&|more| cache.newest_unwritten(lpn.offset(more)) == Some(Newest::Zeroes));
                 before.extend(Lpn::range(lpn, pages).map(|lpn| self.before(lpn)));
                 self.device.spend(Step::Deallocate(pages));
-                let completion = self.device.deallocate(self.now, lpn, pages);
+                let completion = self.device.zero(self.now, lpn, pages);
                 self.done(completion)?;
                 pages
             }

@@ -1,0 +1,143 @@
+//! Deallocation of pages, on a device that maps units.
+//!
+//! ```text
+//! deallocate 2 to 8     2  3 | 4  5  6  7 | 8        a unit of 16 KiB has four pages
+//! as a hint             kept | deallocated | kept
+//! exactly               read, write | deallocated | read, write
+//! ```
+//!
+//! Absent: the choice between the two (the caller's). Drives with such units announce the granularity of deallocations, which are hints; a
+//! host that is promised zeroes needs the exact one.
+
+use super::{Charge, Indirection};
+use crate::step::{DataPath, Step};
+use remap_ssd_ftl::{Ftl, Lpn, Refusal};
+use std::ops::Range;
+
+/// Why pages are deallocated.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Leaving {
+    /// The host does not need them.
+    Discarded,
+    /// The same command has moved them: no cut may lose both.
+    Moved,
+}
+
+impl Indirection {
+    /// Deallocates the units that are within `len` pages from `page` on, and keeps the other pages.
+    pub(crate) fn deallocate(
+        &mut self,
+        ftl: &mut Ftl,
+        page: Lpn,
+        len: u32,
+        charge: &mut Charge<'_>,
+    ) -> Result<(), Refusal> {
+        let earlier = self.execute(ftl, true, charge);
+        let done = self.check_range(ftl, page, len).and_then(|()| {
+            let units = self.whole_units(page, len);
+            self.counts.kept_pages += u64::from(len) - ((units.len() as u64) << self.shift);
+            deallocate_units(ftl, units, Leaving::Discarded)
+        });
+        charge(ftl, Step::new(DataPath::Absent, false));
+        earlier.and(done)
+    }
+
+    /// Deallocates `len` pages from `page` on: all of them read as zeroes then.
+    pub(crate) fn zero(
+        &mut self,
+        ftl: &mut Ftl,
+        page: Lpn,
+        len: u32,
+        charge: &mut Charge<'_>,
+    ) -> Result<(), Refusal> {
+        let earlier = self.execute(ftl, true, charge);
+        let done = self.check_range(ftl, page, len);
+        let done = done.and_then(|()| self.leave(ftl, page, len, Leaving::Discarded, charge));
+        ftl.end_write();
+        charge(ftl, Step::new(DataPath::Absent, false));
+        earlier.and(done)
+    }
+
+    /// Deallocates pages, of which those that share a unit with others are written as zeroes.
+    pub(super) fn leave(
+        &mut self,
+        ftl: &mut Ftl,
+        page: Lpn,
+        len: u32,
+        leaving: Leaving,
+        charge: &mut Charge<'_>,
+    ) -> Result<(), Refusal> {
+        let end = page.0 + len;
+        let units = self.whole_units(page, len);
+        let whole = units.start << self.shift..units.end << self.shift;
+
+        // Without a whole unit there are one or two parts, of the units of the first and of the last page.
+        let (head, tail) = if units.is_empty() {
+            let next = (self.unit(page).0 + 1) << self.shift;
+            (page.0..end.min(next), end.min(next)..end)
+        } else {
+            (page.0..whole.start, whole.end..end)
+        };
+        self.zero_part(ftl, head, leaving, charge)?;
+        if !units.is_empty() {
+            deallocate_units(ftl, units, leaving)?;
+            charge(ftl, Step::new(DataPath::Absent, true));
+        }
+        self.zero_part(ftl, tail, leaving, charge)
+    }
+
+    /// Writes pages of one unit as zeroes.
+    fn zero_part(
+        &mut self,
+        ftl: &mut Ftl,
+        pages: Range<u32>,
+        leaving: Leaving,
+        charge: &mut Charge<'_>,
+    ) -> Result<(), Refusal> {
+        if pages.is_empty() {
+            return Ok(());
+        }
+        let unit = self.unit(Lpn(pages.start));
+        self.pages.clear();
+        for page in pages {
+            let place = self.place(Lpn(page));
+            self.pages.zero(place);
+        }
+
+        let before = ftl.find(unit);
+        charge(ftl, Step::new(DataPath::ToCopy, true));
+        let before = before?;
+        if before.is_none() {
+            // Perhaps by a command that is not durable yet.
+            ftl.wait_for_earlier();
+            return Ok(());
+        }
+        self.counts.read_modify_writes += 1;
+        let (payload, _) = self.pages.over(ftl.view(before));
+        let written = match leaving {
+            Leaving::Discarded => ftl.write_merged(unit, &payload),
+            Leaving::Moved => ftl.write_moved(unit, &payload),
+        };
+        charge(ftl, Step::new(DataPath::Merged, true));
+        written
+    }
+
+    /// The units within a range of pages.
+    fn whole_units(&self, page: Lpn, len: u32) -> Range<u32> {
+        let first = page.0.div_ceil(self.pages());
+        let end = ((u64::from(page) + u64::from(len)) >> self.shift) as u32;
+        first..end.max(first)
+    }
+}
+
+fn deallocate_units(ftl: &mut Ftl, units: Range<u32>, leaving: Leaving) -> Result<(), Refusal> {
+    if units.is_empty() {
+        ftl.end_write();
+        return Ok(());
+    }
+    let (first, len) = (Lpn(units.start), units.len() as u32);
+    match leaving {
+        Leaving::Discarded => ftl.deallocate(first, len),
+        Leaving::Moved => ftl.deallocate_moved(first, len),
+    }
+}
