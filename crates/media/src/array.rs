@@ -12,6 +12,7 @@ use crate::oob::{OOB_BYTES, Oob, SecondOwner};
 use crate::pages::MappedPages;
 use crate::slab::{Slab, prefetch};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The data stored by one program.
@@ -310,22 +311,15 @@ impl NandArray {
 
         // In nearly all blocks only a head or a tail is metadata.
         if self.meta.range(range.clone()).next().is_some() {
-            for row in 0..geometry.pages_per_block() {
-                let page = range.start + geometry.offset_of(row, die);
-                if self.is_meta(Ppn(page)) {
-                    let bytes = self.meta.remove(&page);
-                    self.meta_bits[page as usize / 64] &= !(1 << (page % 64));
-                    let spare = bytes
-                        .filter(|bytes| bytes.len() == PAGE_BYTES && self.spare.len() < SPARE_MAX);
-                    self.spare.extend(spare);
-                }
-            }
+            let rows = geometry.pages_per_block();
+            each_line(&geometry, (sb, die), rows, |line| self.forget_meta(line));
         }
 
         // Only programmed rows hold an OOB.
-        for row in 0..self.next_row[geometry.block(sb, die).0 as usize] {
-            self.oob[(range.start + geometry.offset_of(row, die)) as usize] = [0; OOB_BYTES];
-        }
+        let rows = self.next_row[geometry.block(sb, die).0 as usize];
+        each_line(&geometry, (sb, die), rows, |line| {
+            self.oob[line.start as usize..line.end as usize].fill([0; OOB_BYTES]);
+        });
 
         if !self.seconds.is_empty() {
             for row in 0..geometry.pages_per_block() {
@@ -339,6 +333,27 @@ impl NandArray {
             for row in 0..geometry.pages_per_block() {
                 cells[(range.start + geometry.offset_of(row, die)) as usize] = None;
             }
+        }
+    }
+
+    /// Removes the metadata pages among these.
+    fn forget_meta(&mut self, pages: Range<u32>) {
+        let mut page = pages.start;
+        while page < pages.end {
+            // Those whose bits share a word.
+            let end = pages.end.min((page | 63) + 1);
+            let mask = (u64::MAX >> (64 - (end - page))) << (page % 64);
+            let word = &mut self.meta_bits[page as usize / 64];
+            let mut bits = *word & mask;
+            *word &= !mask;
+            while bits != 0 {
+                let bytes = self.meta.remove(&((page & !63) + bits.trailing_zeros()));
+                bits &= bits - 1;
+                let spare =
+                    bytes.filter(|bytes| bytes.len() == PAGE_BYTES && self.spare.len() < SPARE_MAX);
+                self.spare.extend(spare);
+            }
+            page = end;
         }
     }
 
@@ -438,5 +453,23 @@ impl NandArray {
             PageContents::Identity(_) => ContentMode::Identity,
             PageContents::Bytes(_) | PageContents::Mapped(_) => ContentMode::Bytes,
         }
+    }
+}
+
+/// Calls `each` with the pages of the first `rows` rows of a block, those of one word line at a time: they follow each
+/// other.
+#[inline(always)]
+fn each_line(
+    geometry: &Geometry,
+    (sb, die): (SbId, u32),
+    rows: u32,
+    mut each: impl FnMut(Range<u32>),
+) {
+    let (first, stripe) = (geometry.page(sb, 0).0, geometry.stripe());
+    let mut row = 0;
+    while row < rows {
+        let page = first + geometry.offset_of(row, die);
+        each(page..page + stripe.min(rows - row));
+        row += stripe;
     }
 }

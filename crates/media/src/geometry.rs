@@ -157,9 +157,24 @@ pub struct Geometry {
     /// log2 where the value is a power of two, else `NOT_POWER`: division is on the hot path.
     superblock_shift: u8,
     dies_shift: u8,
+    /// For [`quotient`]s by the pages of a superblock, and of a word line.
+    superblock_inverse: u64,
+    stripe_inverse: u64,
 }
 
 const NOT_POWER: u8 = u8::MAX;
+
+/// What [`quotient`] needs for a divisor above 1: 2^64 / `divisor`, rounded up.
+const fn inverse(divisor: u32) -> u64 {
+    (u64::MAX / divisor as u64).wrapping_add(1)
+}
+
+/// A number divided by that of `inverse`, with one multiplication. Exact for all numbers of 32 bits (Lemire, Kaser and Kurz,
+/// "Faster remainder by direct computation", 2019).
+#[inline(always)]
+const fn quotient(number: u32, inverse: u64) -> u32 {
+    ((number as u128 * inverse as u128) >> 64) as u32
+}
 
 /// The four numbers of a geometry with one group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -306,6 +321,8 @@ impl Geometry {
             stripe: 1,
             superblock_shift: shift(pages_per_superblock),
             dies_shift: shift(shape.dies),
+            superblock_inverse: inverse(pages_per_superblock),
+            stripe_inverse: inverse(1),
         })
     }
 
@@ -376,6 +393,7 @@ impl Geometry {
         Ok(Self {
             word_line,
             stripe,
+            stripe_inverse: inverse(stripe),
             ..*self
         })
     }
@@ -473,7 +491,7 @@ impl Geometry {
     #[inline]
     pub fn superblock(&self, ppn: Ppn) -> SbId {
         SbId(if self.superblock_shift == NOT_POWER {
-            ppn.0 / self.pages_per_superblock
+            quotient(ppn.0, self.superblock_inverse)
         } else {
             ppn.0 >> self.superblock_shift
         })
@@ -482,7 +500,7 @@ impl Geometry {
     #[inline]
     pub fn offset(&self, ppn: Ppn) -> u32 {
         if self.superblock_shift == NOT_POWER {
-            ppn.0 % self.pages_per_superblock
+            ppn.0 - quotient(ppn.0, self.superblock_inverse) * self.pages_per_superblock
         } else {
             ppn.0 & (self.pages_per_superblock - 1)
         }
@@ -492,14 +510,19 @@ impl Geometry {
     pub fn page(&self, sb: SbId, offset: u32) -> Ppn {
         Ppn(sb.0 * self.pages_per_superblock + offset)
     }
+    /// Number of the word line that holds an offset.
+    #[inline]
+    fn line_of(&self, offset: u32) -> u32 {
+        if self.stripe == 1 {
+            offset
+        } else {
+            quotient(offset, self.stripe_inverse)
+        }
+    }
     /// Die of an offset within a superblock.
     #[inline]
     pub fn die_of_offset(&self, offset: u32) -> u32 {
-        let line = if self.stripe == 1 {
-            offset
-        } else {
-            offset / self.stripe
-        };
+        let line = self.line_of(offset);
         if self.dies_shift == NOT_POWER {
             line % self.shape.dies
         } else {
@@ -512,7 +535,8 @@ impl Geometry {
         if self.stripe == 1 {
             self.line_row(offset)
         } else {
-            self.line_row(offset / self.stripe) * self.stripe + offset % self.stripe
+            let line = self.line_of(offset);
+            self.line_row(line) * self.stripe + (offset - line * self.stripe)
         }
     }
     /// Row of a word line, counted in word lines.
@@ -536,7 +560,7 @@ impl Geometry {
     /// Offset of the first page of the word line that holds an offset.
     #[inline]
     pub fn line_start(&self, offset: u32) -> u32 {
-        offset - offset % self.stripe
+        self.line_of(offset) * self.stripe
     }
     /// Block of a superblock on a die.
     #[inline]

@@ -213,7 +213,6 @@ impl Array {
 
     /// The event of a leaf; returns the operation that has ended with it.
     pub(super) fn event(&mut self, leaf: usize, context: &mut Context<'_>) -> Option<u32> {
-        context.events.clear(leaf);
         match leaf.checked_sub(self.channels.len()) {
             Some(die) => self.die_event(die, context),
             None => self.channel_event(leaf, context),

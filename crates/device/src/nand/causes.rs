@@ -138,7 +138,7 @@ impl Path {
     /// It was ready after the end of an operation of another request.
     pub(super) fn waited_for(&mut self, other: &Node, is_on_die: bool, now: u64) {
         let cause = match (other.work, other.class) {
-            (Work::Lane(_), _) => Cause::Nvram,
+            (Work::NvStore | Work::NvClear | Work::NvScan, _) => Cause::Nvram,
             (_, Class::Collection | Class::Metadata) => Cause::Collection,
             (_, Class::HostRead | Class::HostProgram) => Cause::Ordering,
         };

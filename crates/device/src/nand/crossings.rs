@@ -27,8 +27,10 @@ impl Graph {
             pages: node.missing,
             arrived: 0,
         };
-        let die = usize::from(run.die);
+        let (die, next) = (usize::from(run.die), run.crossing.next().0);
         self.crossings.runs[die].push(at);
+        let time = &mut self.crossings.next[die];
+        *time = next.min(*time);
         node.missing
     }
 
@@ -59,6 +61,14 @@ impl Graph {
         run.crossing.arrived += pages;
         run.arrived += pages;
         Some((at, pages))
+    }
+
+    /// Everything that has crossed the channel to a die has arrived: it is known when the next page does.
+    pub(super) fn note_next_arrival(&mut self, die: u16) {
+        let die = usize::from(die);
+        let runs = self.crossings.runs[die].iter();
+        let times = runs.map(|at| self.runs[*at as usize].crossing.next().0);
+        self.crossings.next[die] = times.min().unwrap_or(u64::MAX);
     }
 
     /// How many of the next `count` pages can enter a buffer with room as one step: nothing waits for one of them, and

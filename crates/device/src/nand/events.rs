@@ -12,7 +12,12 @@ pub(super) struct Events {
     leaves: usize,
     bits: u32,
     epoch: u64,
+    /// The leaf whose event is being handled, until it has its next one.
+    current: usize,
 }
+
+/// Marks the absence of a leaf.
+const NO_LEAF: usize = usize::MAX;
 
 impl Events {
     /// `count` leaves without events.
@@ -23,6 +28,7 @@ impl Events {
             leaves,
             bits: leaves.trailing_zeros(),
             epoch: 0,
+            current: NO_LEAF,
         }
     }
 
@@ -40,6 +46,21 @@ impl Events {
     pub(super) fn time(&self, leaf: usize) -> Option<u64> {
         let key = self.tree[self.leaves + leaf];
         (key != u64::MAX).then_some(self.epoch + (key >> self.bits))
+    }
+
+    /// The earliest event is handled: it is the leaf's event until there is another one, at the latest until
+    /// [`Self::end`].
+    #[inline]
+    pub(super) fn begin(&mut self, leaf: usize) {
+        self.current = leaf;
+    }
+
+    /// It has been handled.
+    #[inline]
+    pub(super) fn end(&mut self) {
+        if self.current != NO_LEAF {
+            self.clear(self.current);
+        }
     }
 
     /// The leaf's next event is at `time`.
@@ -85,6 +106,9 @@ impl Events {
 
     #[inline]
     fn put(&mut self, leaf: usize, mut key: u64) {
+        if leaf == self.current {
+            self.current = NO_LEAF;
+        }
         let mut node = self.leaves + leaf;
         self.tree[node] = key;
         while node > 1 {

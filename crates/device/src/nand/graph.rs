@@ -32,16 +32,25 @@ pub(super) enum Work {
     Erase,
     /// Reads of a die without transfers to wait for.
     Scan,
-    /// A turn on a lane of the NVRAM.
-    Lane(Lane),
+    /// A store to the NVRAM, on a lane that is used in turn.
+    NvStore,
+    /// A clearing of NVRAM, on another lane.
+    NvClear,
+    /// A scan of NVRAM, on a third one.
+    NvScan,
 }
 
-/// Lanes of the NVRAM, which are used in turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lane {
-    Store,
-    Clear,
-    Scan,
+impl Work {
+    /// The lane of the NVRAM that it takes.
+    #[inline]
+    pub(super) fn lane(self) -> Option<usize> {
+        match self {
+            Self::NvStore => Some(0),
+            Self::NvClear => Some(1),
+            Self::NvScan => Some(2),
+            _ => None,
+        }
+    }
 }
 
 /// Priority class of a flash operation.
@@ -65,15 +74,21 @@ pub(super) enum Mark {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NodeName {
     at: u32,
-    number: u64,
+    number: [u32; 2],
 }
 
 impl NodeName {
     /// The name of nothing.
     pub(super) const NONE: Self = Self {
         at: 0,
-        number: u64::MAX - 1,
+        number: [NONE, NONE - 1],
     };
+}
+
+/// The halves of a number: a name takes 12 bytes.
+#[inline]
+fn in_halves(number: u64) -> [u32; 2] {
+    [(number >> 32) as u32, number as u32]
 }
 
 /// An operation that has not ended: what all of them have, in one line of the cache.
@@ -178,28 +193,45 @@ struct Edge {
 /// Numbers in order, each of which ends once, in any order.
 #[derive(Default)]
 struct Numbers {
-    /// From the oldest that has not ended on: true if ended.
-    ended: VecDeque<bool>,
+    /// A bit for each number from `first` on, 1 if it has ended.
+    ended: VecDeque<u64>,
+    first: u64,
+    /// The first number that has not ended, and the next one to be taken.
     oldest: u64,
+    next: u64,
     /// Nodes that wait until all numbers below theirs have ended.
     waiting: VecDeque<(u64, u32)>,
 }
 
 impl Numbers {
-    fn next(&self) -> u64 {
-        self.oldest + self.ended.len() as u64
-    }
-
+    #[inline]
     fn take(&mut self) -> u64 {
-        self.ended.push_back(false);
-        self.next() - 1
+        let number = self.next;
+        if number.is_multiple_of(u64::BITS.into()) {
+            self.ended.push_back(0);
+        }
+        self.next += 1;
+        number
     }
 
+    #[inline]
     fn end(&mut self, number: u64) {
-        self.ended[(number - self.oldest) as usize] = true;
-        while self.ended.front() == Some(&true) {
+        let at = number - self.first;
+        self.ended[(at / u64::from(u64::BITS)) as usize] |= 1 << (at % u64::from(u64::BITS));
+        if number == self.oldest {
+            self.advance();
+        }
+    }
+
+    /// The oldest number has ended, and perhaps others after it.
+    fn advance(&mut self) {
+        while let Some(word) = self.ended.front() {
+            self.oldest += u64::from((word >> (self.oldest - self.first)).trailing_ones());
+            if self.oldest - self.first < u64::BITS.into() {
+                return;
+            }
             self.ended.pop_front();
-            self.oldest += 1;
+            self.first += u64::from(u64::BITS);
         }
     }
 
@@ -229,7 +261,9 @@ pub(super) struct Graph {
     stores: Numbers,
     /// Nodes that have become ready, for the caller to start, each with the one whose end made it ready; `NONE` if it
     /// waited for a time, or for nothing.
-    ready: VecDeque<(u32, u32)>,
+    ready: Vec<(u32, u32)>,
+    /// Number of these that have been started; the list is emptied with the last of them.
+    started: usize,
     /// The operation that is ending; its place keeps it until the next one is added.
     pub ending: u32,
 }
@@ -259,13 +293,13 @@ impl Graph {
     pub(super) fn name(&self, node: u32) -> NodeName {
         NodeName {
             at: node,
-            number: self.nodes[node as usize].number,
+            number: in_halves(self.nodes[node as usize].number),
         }
     }
 
     /// The named operation, unless it has ended.
     pub(super) fn find(&self, NodeName { at, number }: NodeName) -> Option<u32> {
-        (self.nodes[at as usize].number == number).then_some(at)
+        (in_halves(self.nodes[at as usize].number) == number).then_some(at)
     }
 
     /// The number of an operation: later ones have larger numbers.
@@ -291,7 +325,7 @@ impl Graph {
                 self.nodes.len() as u32 - 1
             }
         };
-        if node.work == Work::Lane(Lane::Store) {
+        if node.work == Work::NvStore {
             self.rare_mut(place).store = self.stores.take();
         }
         place
@@ -442,7 +476,7 @@ impl Graph {
 
     /// Makes `node` wait for all earlier stores.
     pub(super) fn wait_for_stores(&mut self, node: u32) {
-        let number = self.rare(node).store.min(self.stores.next());
+        let number = self.rare(node).store.min(self.stores.next);
         if number > self.stores.oldest {
             self.stores.waiting.push_back((number, node));
             self.nodes[node as usize].waits += 1;
@@ -455,24 +489,39 @@ impl Graph {
         let this = &mut self.nodes[node as usize];
         this.waits -= 1;
         if this.waits == 0 {
-            self.ready.push_back((node, self.ending));
+            self.ready.push((node, self.ending));
         }
+    }
+
+    /// True if nodes have become ready that have not been started.
+    #[inline]
+    pub(super) fn has_ready(&self) -> bool {
+        self.started < self.ready.len()
     }
 
     /// The next node that has become ready, and the one whose end made it ready.
     #[inline]
     pub(super) fn next_ready(&mut self) -> Option<(u32, u32)> {
-        self.ready.pop_front()
+        let next = self.ready.get(self.started).copied();
+        match next {
+            Some(_) => self.started += 1,
+            None => {
+                self.ready.clear();
+                self.started = 0;
+            }
+        }
+        next
     }
 
-    /// Ends an operation; returns it. The nodes that waited for it may become ready.
-    pub(super) fn end(&mut self, node: u32) -> Node {
-        let ended = self.nodes[node as usize];
-        self.nodes[node as usize].number = u64::MAX;
+    /// Ends an operation. The nodes that waited for it may become ready.
+    pub(super) fn end(&mut self, node: u32) {
+        let ended = &mut self.nodes[node as usize];
+        let number = std::mem::replace(&mut ended.number, u64::MAX);
+        let (is_apart, is_store) = (ended.apart, ended.work == Work::NvStore);
+        let mut edge = ended.followers.0;
         self.ending = node;
         self.nodes_free.push(node);
 
-        let mut edge = ended.followers.0;
         while edge != NONE {
             let Edge { to, next } = self.edges[edge as usize];
             self.edges[edge as usize].next = self.edges_free;
@@ -481,19 +530,18 @@ impl Graph {
             edge = next;
         }
 
-        if !ended.apart {
-            self.all.end(ended.number);
+        if !is_apart {
+            self.all.end(number);
         }
         while let Some(node) = self.all.released() {
             self.waited(node);
         }
-        if ended.work == Work::Lane(Lane::Store) {
+        if is_store {
             self.stores.end(self.rare[node as usize].store);
             while let Some(node) = self.stores.released() {
                 self.waited(node);
             }
         }
-        ended
     }
 
     /// Number of operations that have not ended.

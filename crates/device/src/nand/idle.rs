@@ -10,12 +10,12 @@ use super::events::Events;
 use super::graph::{Graph, NONE};
 use super::lanes::{Clears, Erases, NvramLane, PendingPrograms};
 use super::requests::Requests;
+use super::timers::Timers;
 use super::units::Units;
 use super::{LANES, Nand, NandSpec};
 use crate::config::{Errors, Latencies};
 use crate::lane::FrontEnd;
 use remap_ssd_media::Geometry;
-use std::collections::BinaryHeap;
 
 impl Nand {
     /// An idle device at time 0. `latencies` has the times of everything that is not flash.
@@ -46,8 +46,7 @@ impl Nand {
             events: Events::new(leaves + LANES),
             array,
             lanes: [(); LANES].map(|()| NvramLane::default()),
-            timers: BinaryHeap::new(),
-            timers_set: 0,
+            timers: Timers::default(),
             nvram_ns: [0; LANES],
             link_pages: [0; 2],
             requests: Requests::default(),

@@ -39,11 +39,14 @@ impl NvramLane {
 
 /// A program that has not ended.
 #[derive(Clone, Copy)]
+#[repr(C)]
 pub(super) struct PendingProgram {
     pub node: u32,
     /// The way of its data into the controller's buffer; or the program, if it has no buffer.
     pub way: NodeName,
 }
+
+const _: () = assert!(size_of::<PendingProgram>() == 16);
 
 impl PendingProgram {
     const ABSENT: Self = Self {

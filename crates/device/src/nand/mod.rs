@@ -31,6 +31,7 @@ mod crossings;
 mod errors;
 mod events;
 mod graph;
+mod host_pages;
 mod idle;
 mod lanes;
 mod pending;
@@ -42,6 +43,7 @@ mod submit;
 #[cfg(test)]
 mod tests;
 mod timeline;
+mod timers;
 mod together;
 mod units;
 mod utilisation;
@@ -63,25 +65,13 @@ use copies::PageWaits;
 use copyback::Copybacks;
 use errors::Correction;
 use events::Events;
-use graph::{Graph, Lane, Mark, NONE, Node, Work};
+use graph::{Graph, Mark, NONE, Node, Work};
 use lanes::{Clears, Erases, NvramLane, PendingPrograms};
 use remap_ssd_media::op::NO_PAGE;
 use remap_ssd_media::{Geometry, Op, Ppn};
 use requests::Requests;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use timers::{Timer, Timers};
 use units::Units;
-
-/// An event that belongs to no resource.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Timer {
-    /// A node need no longer wait for a time.
-    Gate(u32),
-    /// A part has reached the host.
-    Part(u32),
-    /// A page that was read has been decoded.
-    Decoded(u32),
-}
 
 const LANES: usize = 3;
 
@@ -102,8 +92,7 @@ pub struct Nand {
     events: Events,
     array: Array,
     lanes: [NvramLane; LANES],
-    timers: BinaryHeap<Reverse<(u64, u64, Timer)>>,
-    timers_set: u64,
+    timers: Timers,
     nvram_ns: [u64; LANES],
     /// Pages that crossed the link, from the host and to it.
     link_pages: [u64; 2],
@@ -268,7 +257,7 @@ impl Nand {
 
     /// Handles the next event, unless it is after `until` or there is none.
     fn next_event(&mut self, until: u64) -> bool {
-        let timer = self.timers.peek().map(|Reverse((at, _, _))| *at);
+        let timer = self.timers.earliest();
         let resource = self.events.earliest();
         if self.array.is_soon() && until > self.now {
             let next = [timer, resource.map(|(at, _)| at)];
@@ -279,18 +268,13 @@ impl Nand {
             }
         }
         // Timers first: what they release may then compete for the resource.
-        let by_timer = match (timer, resource) {
-            (Some(timer), Some((at, _))) => timer <= at,
-            (timer, _) => timer.is_some(),
-        };
-        if by_timer {
-            let Some(Reverse((at, _, timer))) = self.timers.peek().copied() else {
-                return false;
-            };
+        if let Some(at) = timer
+            && resource.is_none_or(|(other, _)| at <= other)
+        {
             if at > until {
                 return false;
             }
-            self.timers.pop();
+            let timer = self.timers.pop().expect("it was the next one");
             self.now = at;
             self.graph.crossings.passes(at, 0);
             self.ring(timer);
@@ -300,7 +284,9 @@ impl Nand {
             Some((at, leaf)) if at <= until => {
                 self.now = at;
                 self.graph.crossings.passes(at, leaf + 1);
+                self.events.begin(leaf);
                 self.resource_event(leaf);
+                self.events.end();
                 true
             }
             _ => false,
@@ -324,6 +310,7 @@ impl Nand {
                 self.graph.waited(node);
                 self.begin_ready();
             }
+            Timer::Page(node) => self.host_page_is_there(node),
             Timer::Part(part) => self.end_part(part),
             Timer::Decoded(node) => {
                 let is_watched = self.graph.node(node).part != NONE;
@@ -336,18 +323,12 @@ impl Nand {
         }
     }
 
-    fn set_timer(&mut self, at: u64, timer: Timer) {
-        self.timers.push(Reverse((at, self.timers_set, timer)));
-        self.timers_set += 1;
-    }
-
     fn resource_event(&mut self, leaf: usize) {
         match leaf.checked_sub(self.array.leaves()) {
             Some(lane) => {
                 let (node, next) = self.lanes[lane].end();
-                match next {
-                    Some(at) => self.events.set(leaf, at),
-                    None => self.events.clear(leaf),
+                if let Some(at) = next {
+                    self.events.set(leaf, at);
                 }
                 self.finish(node);
                 self.begin_ready();
@@ -380,7 +361,7 @@ impl Nand {
             match &self.errors {
                 Some(errors) if work == Work::Read && errors.decode_ns() > 0 => {
                     let decode_ns = u64::from(pages) * errors.decode_ns();
-                    self.set_timer(self.now + decode_ns, Timer::Decoded(node));
+                    self.timers.set(self.now + decode_ns, Timer::Decoded(node));
                 }
                 _ => {
                     self.finish_read(node);
@@ -413,7 +394,7 @@ impl Nand {
                         self.finish(node);
                     }
                 }
-                Work::Lane(lane) => self.take_turn(lane, node),
+                Work::NvStore | Work::NvClear | Work::NvScan => self.take_turn(work, node),
                 Work::Read | Work::Program | Work::Erase | Work::Scan => {
                     if matches!(work, Work::Program | Work::Erase) {
                         self.units.ready(die, &mut self.graph);
@@ -442,20 +423,22 @@ impl Nand {
         }
     }
 
-    fn take_turn(&mut self, lane: Lane, node: u32) {
+    fn take_turn(&mut self, work: Work, node: u32) {
+        let lane = work.lane().expect("it takes one");
         let length = self.graph.node(node).length;
-        let this = &mut self.lanes[lane as usize];
+        let this = &mut self.lanes[lane];
         let first = this.begin(node, self.now, length);
-        self.nvram_ns[lane as usize] += length;
+        self.nvram_ns[lane] += length;
         if let Some(end) = first {
-            self.events.set(self.array.leaves() + lane as usize, end);
+            self.events.set(self.array.leaves() + lane, end);
         }
     }
 
     /// Ends an operation, and tells those that wait for it.
     fn finish(&mut self, at: u32) {
         let clear = self.graph.clear(at);
-        let node = self.graph.end(at);
+        let node = *self.graph.node(at);
+        self.graph.end(at);
         if node.part != NONE {
             self.array.watch.ended(at, &node, self.now);
         }
@@ -546,7 +529,7 @@ impl Nand {
             DataPath::Own | DataPath::Absent | DataPath::FromHost | DataPath::Merged => now,
         };
         if end > now {
-            self.set_timer(end, Timer::Part(part));
+            self.timers.set(end, Timer::Part(part));
         } else {
             self.end_part(part);
         }

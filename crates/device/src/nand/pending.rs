@@ -2,10 +2,11 @@
 //!
 //! Invariant: what waits for a page of a run waits for that page. Absent: the tables (`lanes`, `runs`).
 
+use super::Nand;
 use super::graph::{Node, NodeName, Work};
 use super::lanes::{PendingProgram, Ready, Way};
 use super::runs::{Before, PageStep, Run};
-use super::{Nand, Timer};
+use super::timers::Timer;
 use remap_ssd_media::op::NO_PAGE;
 use remap_ssd_media::{Ppn, Purpose};
 
@@ -52,7 +53,7 @@ impl Nand {
             Ready::After(name) => self.graph.find(name),
             Ready::At(time) => (time > self.now).then(|| {
                 let gate = self.gate();
-                self.set_timer(time, Timer::Gate(gate));
+                self.timers.set(time, Timer::Gate(gate));
                 gate
             }),
         };

@@ -42,13 +42,14 @@ impl Array {
         let (mut length, mut retry_ns) = (head.length, graph.retry_ns(at));
         let (mut tail, mut before, mut next) = (at, NONE, this.queues[class].first);
         while next != NONE {
-            let other = *graph.node(next);
-            let joins = other.work == Work::Read && other.page != NO_PAGE && {
-                let page = together.flash_page(other.page);
-                (page == flash_page || self.spec.independent_planes)
-                    && planes.reads(together.plane(other.page), page)
-            };
+            let other = graph.node(next);
+            let (after, page) = (other.next, together.flash_page(other.page));
+            let joins = (page == flash_page || self.spec.independent_planes)
+                && other.work == Work::Read
+                && other.page != NO_PAGE
+                && planes.reads(together.plane(other.page), page);
             if joins {
+                let other = *other;
                 if other.is_run() {
                     planes.read_along(graph.run(next).planes, together.flash_page(other.page));
                 }
@@ -67,7 +68,7 @@ impl Array {
             } else {
                 before = next;
             }
-            next = other.next;
+            next = after;
         }
 
         let NandSpec { part_saves_ns, .. } = self.spec;

@@ -141,6 +141,8 @@ pub(super) struct Crossings {
     pub past: Past,
     /// By the die to whose buffer they go.
     pub runs: Vec<Vec<u32>>,
+    /// By die: nothing arrives before this time.
+    pub next: Vec<u64>,
 }
 
 impl Crossings {
@@ -148,6 +150,7 @@ impl Crossings {
         Self {
             past: Past::default(),
             runs: vec![Vec::new(); dies],
+            next: vec![u64::MAX; dies],
         }
     }
 
@@ -161,10 +164,10 @@ impl Crossings {
         }
     }
 
-    /// True if nothing arrives at a die.
+    /// True if pages may have crossed the channel to a die that have not arrived.
     #[inline]
-    pub(super) fn is_idle(&self, die: u16) -> bool {
-        self.runs[usize::from(die)].is_empty()
+    pub(super) fn may_arrive(&self, die: u16) -> bool {
+        self.next[usize::from(die)] <= self.past.now
     }
 
     pub(super) fn remove(&mut self, die: u16, run: u32) {

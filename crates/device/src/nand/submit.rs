@@ -1,9 +1,10 @@
 //! Steps of commands become parts and operations that wait.
 
-use super::graph::{Class, Lane, Mark, NONE, Node, Work};
+use super::Nand;
+use super::graph::{Class, Mark, NONE, Node, Work};
 use super::lanes::{Ready, Way};
 use super::spec::NandSpec;
-use super::{Nand, Timer};
+use super::timers::Timer;
 use crate::step::{DataPath, Step};
 use crate::timing::per_64_bytes;
 use remap_ssd_media::op::NO_PAGE;
@@ -84,7 +85,6 @@ impl Nand {
     fn add_part(&mut self, request: u32, step: Step, ready: u64, hashes: bool, ops: &[Op]) {
         let (now, data) = (self.now, step.data());
         let part = self.requests.part(request, step);
-        self.array.watch.part(part, now);
         let mut adding = Adding {
             part,
             gate: Gate::Open,
@@ -102,10 +102,19 @@ impl Nand {
             let gate = self.gate();
             adding.gate = Gate::Node(gate);
             self.part_waits_for(part, gate);
-            self.set_timer(ready, Timer::Gate(gate));
+            self.timers.set(ready, Timer::Gate(gate));
         }
-        let mut left = ops;
+        let (mut left, mut is_measured) = (ops, true);
         while let [op, rest @ ..] = left {
+            if let Gate::Time(ready) = adding.gate
+                && data == DataPath::FromHost
+                && adding.copied == NONE
+                && self.waits_for_data_only(op)
+            {
+                self.add_host_page(op, part, ready);
+                (left, is_measured) = (rest, false);
+                continue;
+            }
             left = match rest {
                 [next, rest @ ..] if self.add_copyback(op, next, &adding) => rest,
                 _ => {
@@ -119,6 +128,9 @@ impl Nand {
             self.merge = self.gate();
             self.merge_is_hashed = hashes;
             self.requests.set_merge(part, self.merge);
+        }
+        if is_measured {
+            self.array.watch.part(part, now);
         }
         // Nothing has begun so far, so that the operations of a step compete with each other.
         self.begin_ready();
@@ -151,7 +163,7 @@ impl Nand {
         } else {
             self.now
         };
-        self.set_timer(ready, Timer::Gate(gate));
+        self.timers.set(ready, Timer::Gate(gate));
     }
 
     pub(super) fn add(&mut self, op: &Op, adding: &mut Adding) {
@@ -217,10 +229,10 @@ impl Nand {
             OpKind::Program if op.page != NO_PAGE && self.units.gather() => (Work::Buffer, 0),
             OpKind::Program => (Work::Program, program.of_row(row(op.page))),
             OpKind::Erase => (Work::Erase, erase_ns),
-            OpKind::NvWrite => (Work::Lane(Lane::Store), write()),
-            OpKind::NvClear => (Work::Lane(Lane::Clear), write()),
+            OpKind::NvWrite => (Work::NvStore, write()),
+            OpKind::NvClear => (Work::NvClear, write()),
             OpKind::NvRead => (
-                Work::Lane(Lane::Scan),
+                Work::NvScan,
                 per_64_bytes(op.amount, self.latencies.nvram_read_ns),
             ),
             _ => (Work::Nothing, 0),
@@ -302,7 +314,7 @@ impl Nand {
                 Gate::Node(gate) => self.graph.wait_for(node, gate),
                 Gate::Time(time) => {
                     self.graph.wait(node);
-                    self.set_timer(time, Timer::Gate(node));
+                    self.timers.set(time, Timer::Gate(node));
                 }
             }
         }

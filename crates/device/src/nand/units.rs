@@ -130,7 +130,8 @@ impl Units {
 
     /// The first page of a page's word line.
     pub(super) fn line(&self, page: Ppn) -> Ppn {
-        Ppn(page.0 - self.geometry.offset(page) % self.geometry.stripe())
+        let offset = self.geometry.offset(page);
+        Ppn(page.0 - offset + self.geometry.line_start(offset))
     }
 
     /// Without protection, what ends with a page's word line, if that is the latest one of its block.
@@ -230,13 +231,14 @@ impl Units {
     fn join(&mut self, page: Ppn, count: u32, graph: &mut Graph) {
         let (block, end) = (self.block_of(page), self.range(page).end);
         let next = page.0 + count;
-        if next == end && end == self.line(page).0 + self.geometry.stripe() {
+        self.blocks[block].next = Ppn(next);
+        if next < end {
+            return;
+        }
+        if end == self.line(page).0 + self.geometry.stripe() {
             self.seal_gate(block, graph);
         }
-        self.blocks[block].next = Ppn(next);
-        if next == end {
-            self.ends(block);
-        }
+        self.ends(block);
     }
 
     /// No further page of the block's open unit will come.
@@ -337,8 +339,9 @@ impl Units {
     /// Pages that have crossed a channel until now arrive at a die.
     #[inline]
     pub(super) fn catch_up(&mut self, die: u16, graph: &mut Graph) {
-        if !graph.crossings.is_idle(die) {
+        if graph.crossings.may_arrive(die) {
             self.arrive(die, graph);
+            graph.note_next_arrival(die);
         }
     }
 

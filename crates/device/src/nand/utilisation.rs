@@ -37,7 +37,8 @@ impl DieState {
             Work::Program => Self::Program,
             Work::Erase => Self::Erase,
             Work::Read | Work::Scan => Self::Read,
-            Work::Nothing | Work::Buffer | Work::Lane(_) => Self::Idle,
+            Work::Nothing | Work::Buffer => Self::Idle,
+            Work::NvStore | Work::NvClear | Work::NvScan => Self::Idle,
         }
     }
 

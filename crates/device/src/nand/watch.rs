@@ -266,7 +266,7 @@ impl Watch {
     /// It has ended.
     pub(super) fn ended(&mut self, at: u32, node: &Node, now: u64) {
         let cause = match node.work {
-            Work::Lane(_) => Cause::Nvram,
+            Work::NvStore | Work::NvClear | Work::NvScan => Cause::Nvram,
             Work::Nothing => Cause::Controller,
             // It has waited for room, while its die programmed what is in the buffer.
             Work::Buffer => return self.leaves_queue(usize::from(node.die), at, node, now),
@@ -281,9 +281,27 @@ impl Watch {
         put(&mut self.parts, part, path, path);
     }
 
+    /// A page of the host has come into the controller and so into the buffer, and its part has ended.
+    pub(super) fn host_page_ended(&mut self, request: u32, entered: u64, now: u64) {
+        if request != NONE {
+            let mut causes = Causes::default();
+            causes.add(Cause::Controller, now - entered);
+            put(&mut self.requests, request, causes, Causes::default());
+        }
+    }
+
+    /// A page of the host has come into the controller: its path until now.
+    pub(super) fn host_page_goes_on(&mut self, at: u32, node: &Node, now: u64) {
+        let times = self.times_at(node, now);
+        let mut path = Path::new(node.since, times);
+        path.charge(Cause::Controller, now);
+        put(&mut self.paths, at, path, Path::new(0, DieTimes::default()));
+    }
+
     /// The part has waited for this node last.
     pub(super) fn part_waited(&mut self, part: u32, node: u32) {
-        self.parts[part as usize] = self.paths[node as usize];
+        let path = self.paths[node as usize];
+        put(&mut self.parts, part, path, path);
     }
 
     /// The gate goes on where the part is.
@@ -381,7 +399,10 @@ impl WatchedDie {
 }
 
 fn is_on_die(work: Work) -> bool {
-    !matches!(work, Work::Nothing | Work::Lane(_))
+    !matches!(
+        work,
+        Work::Nothing | Work::NvStore | Work::NvClear | Work::NvScan
+    )
 }
 
 fn put<T: Copy>(list: &mut Vec<T>, at: u32, value: T, absent: T) {

@@ -166,7 +166,7 @@ impl Media {
     pub fn copy_row(
         &mut self,
         to: PageSlot,
-        pages: impl ExactSizeIterator<Item = (Ppn, Oob)>,
+        pages: impl ExactSizeIterator<Item = (Ppn, Oob)> + Clone,
         after: After,
     ) {
         assert!(self.is_sound());
@@ -183,8 +183,10 @@ impl Media {
         let geometry = self.nand.geometry;
         let (mut first, mut sources) = (0, 0);
         let at = to.ppn.0 as usize;
-        for (index, ((from, oob), written)) in
-            pages.zip(&mut self.nand.oob[at..at + len]).enumerate()
+        for (index, ((from, oob), written)) in pages
+            .clone()
+            .zip(&mut self.nand.oob[at..at + len])
+            .enumerate()
         {
             if index == 0 {
                 first = from.0;
@@ -194,12 +196,18 @@ impl Media {
             // Most sources are neighbours, so the timing model needs only a bit mask from the first
             // one.
             sources |= 1 << (from.0 - first);
-            match &mut self.nand.contents {
-                PageContents::Identity(cells) => cells.set(at + index, cells.get(from.0 as usize)),
-                PageContents::Bytes(cells) => cells[at + index] = cells[from.0 as usize].clone(),
-                PageContents::Mapped(pages) => pages.copy(from.0 as usize, at + index),
-                PageContents::None => {}
+        }
+
+        let copies = pages.map(|(from, _)| from.0 as usize).zip(at..);
+        match &mut self.nand.contents {
+            PageContents::Identity(cells) => {
+                copies.for_each(|(from, to)| cells.set(to, cells.get(from)));
             }
+            PageContents::Bytes(cells) => {
+                copies.for_each(|(from, to)| cells[to] = cells[from].clone());
+            }
+            PageContents::Mapped(mapped) => copies.for_each(|(from, to)| mapped.copy(from, to)),
+            PageContents::None => {}
         }
 
         self.prefetch_run(Ppn((at + PAGES_AHEAD) as u32), len as u32);
