@@ -312,7 +312,11 @@ impl NandArray {
         // In nearly all blocks only a head or a tail is metadata.
         if self.meta.range(range.clone()).next().is_some() {
             let rows = geometry.pages_per_block();
-            each_line(&geometry, (sb, die), rows, |line| self.forget_meta(line));
+            each_line(&geometry, (sb, die), rows, |line| {
+                if line.len() > 1 || self.is_meta(Ppn(line.start)) {
+                    self.forget_meta(line);
+                }
+            });
         }
 
         // Only programmed rows hold an OOB.
@@ -466,6 +470,10 @@ fn each_line(
     mut each: impl FnMut(Range<u32>),
 ) {
     let (first, stripe) = (geometry.page(sb, 0).0, geometry.stripe());
+    if stripe == 1 {
+        let pages = (0..rows).map(|row| first + geometry.offset_of(row, die));
+        return pages.for_each(|page| each(page..page + 1));
+    }
     let mut row = 0;
     while row < rows {
         let page = first + geometry.offset_of(row, die);

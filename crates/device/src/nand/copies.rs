@@ -168,7 +168,7 @@ impl Nand {
                 .end(at, PageStep::Crosses(index), &mut self.graph);
             self.graph.ending = NONE;
         }
-        if self.units.enter(at, die) {
+        if self.units.enter(at, die, &mut self.graph) {
             self.pages_entered(at, 1);
         }
     }

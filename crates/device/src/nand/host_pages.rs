@@ -59,8 +59,7 @@ impl Nand {
             unit,
             ..
         } = *self.graph.node(at);
-        self.units.catch_up(die, &mut self.graph);
-        let is_in = self.units.enter(at, die);
+        let is_in = self.units.enter(at, die, &mut self.graph);
         if is_in {
             self.graph.end(at);
         }

@@ -229,7 +229,7 @@ impl Nand {
 
     /// Lets everything happen that happens until `time`, including it.
     pub fn advance(&mut self, time: u64) {
-        while self.next_event(time) {}
+        while self.has_event(time) && self.next_event(time) {}
         if time >= self.now {
             self.now = time;
             self.graph.crossings.passes(time, usize::MAX);
@@ -253,6 +253,16 @@ impl Nand {
         let any = self.units.close_all(&mut self.graph);
         self.begin_ready();
         any
+    }
+
+    /// True if something happens until `time`.
+    #[inline]
+    fn has_event(&self, time: u64) -> bool {
+        let timer = self.timers.earliest();
+        let resource = self.events.earliest();
+        timer.is_some_and(|at| at <= time)
+            || resource.is_some_and(|(at, _)| at <= time)
+            || self.array.is_soon()
     }
 
     /// Handles the next event, unless it is after `until` or there is none.
@@ -382,15 +392,21 @@ impl Nand {
     }
 
     /// Begins all nodes that are ready.
+    #[inline]
     fn begin_ready(&mut self) {
+        if self.graph.has_ready() || self.units.may_have_room() {
+            self.begin_all_ready();
+        }
+    }
+
+    fn begin_all_ready(&mut self) {
         while let Some((node, by)) = self.next_ready() {
             self.watch_ready(node, by);
             let Node { work, die, .. } = *self.graph.node(node);
             match work {
                 Work::Nothing => self.finish(node),
                 Work::Buffer => {
-                    self.units.catch_up(die, &mut self.graph);
-                    if self.units.enter(node, die) {
+                    if self.units.enter(node, die, &mut self.graph) {
                         self.finish(node);
                     }
                 }

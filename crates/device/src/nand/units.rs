@@ -362,14 +362,27 @@ impl Units {
     }
 
     /// A page waits for nothing but room, the next one of a run. Returns true if it has it.
-    pub(super) fn enter(&mut self, at: u32, die: u16) -> bool {
-        let buffer = &mut self.buffers[usize::from(die)];
+    #[inline]
+    pub(super) fn enter(&mut self, at: u32, die: u16, graph: &mut Graph) -> bool {
+        let buffer = &self.buffers[usize::from(die)];
+        // Then those that have crossed the channel before it have room as well, and need not arrive first.
         if buffer.complete < self.room && buffer.waiting.is_empty() {
             return true;
         }
-        buffer.waits(at, 1);
-        self.look_at(die);
+        self.wait_for_room(at, die, graph);
         false
+    }
+
+    fn wait_for_room(&mut self, at: u32, die: u16, graph: &mut Graph) {
+        self.catch_up(die, graph);
+        self.buffers[usize::from(die)].waits(at, 1);
+        self.look_at(die);
+    }
+
+    /// True if dies have pages that may have room now.
+    #[inline]
+    pub(super) fn may_have_room(&self) -> bool {
+        !self.listed.is_empty()
     }
 
     /// Pages are in the buffer.

@@ -68,6 +68,16 @@ impl Watch {
     /// The die's state ends.
     #[inline]
     fn close(&mut self, die: usize, now: u64) {
+        let this = &mut self.dies[die];
+        if this.node != NONE || this.since < this.resuming || self.timeline.is_some() {
+            self.close_measured(die, now);
+        } else {
+            this.pass(this.state, now);
+        }
+    }
+
+    /// The same for an operation of the host, or one that is resumed, or where everything is kept.
+    fn close_measured(&mut self, die: usize, now: u64) {
         let this = &self.dies[die];
         if this.since < this.resuming {
             let until = this.resuming.min(now);
@@ -78,7 +88,6 @@ impl Watch {
     }
 
     /// The die was in this state until `until`.
-    #[inline]
     fn pass(&mut self, die: usize, state: DieState, until: u64) {
         let this = &mut self.dies[die];
         let from = this.since;
