@@ -158,7 +158,8 @@ fn bytes_survive_a_power_cycle() {
     let words = config.nvram_words(&geometry);
     let media = Media::blank(geometry, ContentMode::Bytes, words);
     let mut ftl = Ftl::format(media, config.clone()).expect("it works");
-    let page = |lpn: u32| -> [u8; 4096] { std::array::from_fn(|at| (lpn as usize * 31 + at * 7) as u8) };
+    let page =
+        |lpn: u32| -> [u8; 4096] { std::array::from_fn(|at| (lpn as usize * 31 + at * 7) as u8) };
     for lpn in 0..30 {
         ftl.write(Lpn(lpn), &Payload::Bytes(&page(lpn)))
             .expect("room");

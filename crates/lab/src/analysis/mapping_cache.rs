@@ -1,10 +1,14 @@
 //! What remapping gains when the mapping table does not fit into DRAM, by the share of its entries that do.
 
-use super::levels::{Compared, Over, Study, per_host_page, throughput};
+use super::Findings;
+use super::levels::{Compared, LevelStudy, Over, per_host_page, throughput, write_amplification};
+use crate::LabError;
+use crate::table::Table;
 
-pub(super) const STUDY: Study = Study {
+const STUDY: LevelStudy = LevelStudy {
     name: "mapping-cache",
-    level: "in DRAM",
+    column: "in DRAM",
+    reading: "By the share of the table's entries that fit into DRAM; means of three seeds with 95 % intervals.",
     levels: &[
         ("cache-100", "100 %"),
         ("cache-50", "50 %"),
@@ -16,38 +20,38 @@ pub(super) const STUDY: Study = Study {
         ("cache-05", "0.5 %"),
     ],
     workloads: &[("randrw:50", "random"), ("hotrw:20:80:50", "hot")],
-    schemes: &["none", "remap-ssd", "remap-ssd-x", "opt"],
-    reading: "By the share of the table's entries that fit into DRAM; means of three seeds with 95 % intervals.",
-    compared: COMPARED,
+    compared: &[
+        Compared {
+            name: "gain",
+            title: "Throughput, over that of none with the same cache",
+            y: "times that of none",
+            of: throughput,
+            over: Over::Baseline,
+        },
+        Compared {
+            name: "rest",
+            title: "Throughput, over that with the whole table in DRAM",
+            y: "share of that with the whole table in DRAM",
+            of: throughput,
+            over: Over::First,
+        },
+        Compared {
+            name: "write amplification",
+            title: "Flash pages programmed for a page that the host writes",
+            y: "write amplification",
+            of: write_amplification,
+            over: Over::Nothing,
+        },
+        Compared {
+            name: "table pages",
+            title: "Translation pages programmed for a page that the host writes",
+            y: "pages",
+            of: |row| per_host_page(row, "mapping.table_pages"),
+            over: Over::Nothing,
+        },
+    ],
 };
 
-const COMPARED: &[Compared] = &[
-    Compared {
-        name: "gain",
-        title: "Throughput, over that of none with the same cache",
-        y: "times that of none",
-        of: throughput,
-        over: Over::Baseline,
-    },
-    Compared {
-        name: "rest",
-        title: "Throughput, over that with the whole table in DRAM",
-        y: "share of that with the whole table in DRAM",
-        of: throughput,
-        over: Over::First,
-    },
-    Compared {
-        name: "write amplification",
-        title: "Flash pages programmed for a page that the host writes",
-        y: "write amplification",
-        of: |row| row.number("write_amplification"),
-        over: Over::Nothing,
-    },
-    Compared {
-        name: "table pages",
-        title: "Translation pages programmed for a page that the host writes",
-        y: "pages",
-        of: |row| per_host_page(row, "mapping.table_pages"),
-        over: Over::Nothing,
-    },
-];
+pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
+    STUDY.analyse(table)
+}

@@ -19,6 +19,7 @@ mod fast21_fig6_slice;
 mod fast21_fig7;
 mod fast21_fig8;
 mod fast21_fig9;
+mod indirection_units;
 mod levels;
 mod mapping_cache;
 mod ours;
@@ -86,15 +87,13 @@ const ALL: &[(&str, Analysis)] = &[
     ("closed-forms", closed_forms::prepare),
     ("die-order", |_| Box::new(die_order::analyse)),
     ("real-flash", |_| Box::new(real_flash::analyse)),
-    ("mapping-cache", |_| study(&mapping_cache::STUDY)),
-    ("write-buffer", |_| study(&write_buffer::STUDY)),
+    ("mapping-cache", |_| Box::new(mapping_cache::analyse)),
+    ("write-buffer", |_| Box::new(write_buffer::analyse)),
+    ("indirection-units", |_| {
+        Box::new(indirection_units::analyse)
+    }),
     ("agreement", |_| Box::new(agreement::analyse)),
 ];
-
-/// A part of a drive at several levels.
-fn study(study: &'static levels::Study) -> Analyse {
-    Box::new(|table| study.analyse(table))
-}
 
 /// Every run as a row: for experiments without claims.
 fn plain(table: &Table) -> Result<Findings, LabError> {

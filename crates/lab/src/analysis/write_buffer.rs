@@ -1,10 +1,14 @@
 //! What remapping gains behind a write buffer, by its size.
 
-use super::levels::{Compared, Over, Study, throughput};
+use super::Findings;
+use super::levels::{Compared, LevelStudy, Over, throughput, write_amplification};
+use crate::LabError;
+use crate::table::Table;
 
-pub(super) const STUDY: Study = Study {
+const STUDY: LevelStudy = LevelStudy {
     name: "write-buffer",
-    level: "buffer",
+    column: "buffer",
+    reading: "By the size of the write buffer of a device of 32 GiB; means of three seeds with 95 % intervals.",
     levels: &[
         ("buffer-0", "none"),
         ("buffer-4", "4 MiB"),
@@ -14,38 +18,38 @@ pub(super) const STUDY: Study = Study {
         ("buffer-1024", "1 GiB"),
     ],
     workloads: &[("randrw:50", "random"), ("hotrw:20:80:50", "hot")],
-    schemes: &["none", "remap-ssd", "remap-ssd-x", "opt"],
-    reading: "By the size of the write buffer of a device of 32 GiB; means of three seeds with 95 % intervals.",
-    compared: COMPARED,
+    compared: &[
+        Compared {
+            name: "gain",
+            title: "Throughput, over that of none with the same buffer",
+            y: "times that of none",
+            of: throughput,
+            over: Over::Baseline,
+        },
+        Compared {
+            name: "speedup",
+            title: "Throughput, over that without a buffer",
+            y: "times that without a buffer",
+            of: throughput,
+            over: Over::First,
+        },
+        Compared {
+            name: "write amplification",
+            title: "Flash pages programmed for a page that the host writes",
+            y: "write amplification",
+            of: write_amplification,
+            over: Over::Nothing,
+        },
+        Compared {
+            name: "write latency",
+            title: "Mean latency of a write",
+            y: "microseconds",
+            of: |row| row.number("latency_us.mean"),
+            over: Over::Nothing,
+        },
+    ],
 };
 
-const COMPARED: &[Compared] = &[
-    Compared {
-        name: "gain",
-        title: "Throughput, over that of none with the same buffer",
-        y: "times that of none",
-        of: throughput,
-        over: Over::Baseline,
-    },
-    Compared {
-        name: "speedup",
-        title: "Throughput, over that without a buffer",
-        y: "times that without a buffer",
-        of: throughput,
-        over: Over::First,
-    },
-    Compared {
-        name: "write amplification",
-        title: "Flash pages programmed for a page that the host writes",
-        y: "write amplification",
-        of: |row| row.number("write_amplification"),
-        over: Over::Nothing,
-    },
-    Compared {
-        name: "write latency",
-        title: "Mean latency of a write",
-        y: "microseconds",
-        of: |row| row.number("latency_us.mean"),
-        over: Over::Nothing,
-    },
-];
+pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
+    STUDY.analyse(table)
+}

@@ -109,7 +109,9 @@ impl Durable {
     /// Pages programmed since the last commit began.
     pub(super) fn pages_unwritten(&self, device: &Device) -> u64 {
         let programs = device.ftl().media().counts.programs;
-        programs.saturating_sub(self.programs.load(Ordering::Relaxed))
+        let unwritten = programs.saturating_sub(self.programs.load(Ordering::Relaxed));
+        // Of an indirection unit, all of its pages.
+        unwritten * u64::from(device.config().geometry.host_pages())
     }
 
     /// Number of commits so far.

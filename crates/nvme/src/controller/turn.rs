@@ -159,8 +159,9 @@ impl SharedDevice {
     /// At the end of a turn, publishes values that are read without a turn.
     fn publish(&self, device: &Device) {
         let media = device.ftl().media();
+        let unit = u64::from(device.config().geometry.host_pages());
         self.programs
-            .store(media.counts.programs, Ordering::Relaxed);
+            .store(media.counts.programs * unit, Ordering::Relaxed);
         if let Some(why) = media.broken() {
             self.disk_failure.get_or_init(|| why.to_owned());
             self.broken.store(true, Ordering::Relaxed);
@@ -182,7 +183,7 @@ impl SharedDevice {
         self.broken.store(true, Ordering::Relaxed);
     }
 
-    /// Flash pages programmed since power-on, as of the last turn.
+    /// Pages of 4 KiB programmed since power-on, as of the last turn.
     pub(super) fn pages_programmed(&self) -> u64 {
         self.programs.load(Ordering::Relaxed)
     }
@@ -326,7 +327,8 @@ impl<'a> DeviceTurn<'a> {
     /// controller is shut down.
     pub(super) fn let_others(&mut self, long: bool) -> Result<(), Status> {
         let programs = self.ftl().media().counts.programs;
-        let programs_much = programs.saturating_sub(self.programs) >= PROGRAMMED_MIN;
+        let unit = u64::from(self.config().geometry.host_pages());
+        let programs_much = programs.saturating_sub(self.programs) * unit >= PROGRAMMED_MIN;
 
         // No wait for short commands, those that program little, or while the disk keeps up.
         let behind =

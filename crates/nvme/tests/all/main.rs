@@ -26,4 +26,5 @@ mod quotas;
 mod reservations;
 mod rights;
 mod sent_away;
+mod units;
 mod volatile_cache;

@@ -53,14 +53,21 @@ fn on_one_core(config: DeviceConfig, workload: &str, pages: u64) -> RunSummary {
 /// Translation pages count in pages of 4 KiB, as all metadata does.
 #[test]
 fn a_mapping_cache_works_on_units() {
-    let mut config = config(4, SchemeKind::RemapSsd, false);
-    config.firmware.mapping_cache_bytes = 4096;
-    let run = on_one_core(config, "randrw:50", 20_000);
-    let (table, metadata) = (run.mapping.table_pages, run.metadata_pages);
-    assert!(
-        table > 0 && table.is_multiple_of(4) && table <= metadata,
-        "{table} of {metadata}"
-    );
+    let run = |unit: u32| {
+        let mut config = config(unit, SchemeKind::RemapSsd, false);
+        // Room for as many of the table's entries, of which there is one for each unit.
+        config.firmware.mapping_cache_bytes = 16_384 / u64::from(unit);
+        on_one_core(config, "randrw:50", 20_000)
+    };
+    let (pages, units) = (run(1), run(4));
+    for (run, unit) in [(&pages, 1), (&units, 4)] {
+        let (table, metadata) = (run.mapping.table_pages, run.metadata_pages);
+        assert!(table > 0 && table.is_multiple_of(unit), "{table}");
+        assert!(table <= metadata, "{table} of {metadata}");
+    }
+    // A translation page takes a unit, and each write dirties the entry of one: about as many leave, four times as large.
+    let ratio = units.mapping.table_pages as f64 / pages.mapping.table_pages as f64;
+    assert!((2.0..8.0).contains(&ratio), "{ratio}");
 }
 
 /// The run itself checks that requests, pages read and pages written agree with the layer's counts.

@@ -155,13 +155,8 @@ fn a_list_of_namespaces_that_is_older_than_the_image_is_refused() {
         serial: 5,
         crc: 0xabcd,
     };
-    witness_version(
-        &folder,
-        &config.geometry,
-        WitnessedFile::Service,
-        version,
-    )
-    .expect("the disk works");
+    witness_version(&folder, &config.geometry, WitnessedFile::Service, version)
+        .expect("the disk works");
 
     let signed = |serial: &str| {
         with(&[placed(1, 0, "")]).replace(r#""created": 1"#, &format!(r#""created": 1 {serial}"#))

@@ -137,19 +137,32 @@ impl<'a> Series<'a> {
 
     /// Remaps that became copies, by cause.
     pub(super) fn demotions(&self) -> Figure {
-        const NAMES: [&str; 4] = [
+        const NAMES: [&str; 6] = [
             "reference counter full",
             "NVRAM full",
             "watermark",
             "slots full",
+            "other places in their units",
+            "parts of a unit",
         ];
+        let has_units = self.runs.iter().any(|run| run.indirection.is_some());
+        let names = if has_units { &NAMES[..] } else { &NAMES[..4] };
 
         let bars = self.bars(|run, _| {
             let tried = attempted(run) as f64;
             let d = &run.demotions;
 
-            let parts = [d.counter_full, d.nvram_full, d.watermark, d.degree_full]
+            let causes = [
+                d.counter_full,
+                d.nvram_full,
+                d.watermark,
+                d.degree_full,
+                d.unaligned,
+                d.partial_unit,
+            ];
+            let parts = causes
                 .into_iter()
+                .take(names.len())
                 .enumerate()
                 .map(|(i, pages)| {
                     let of_tried = share(pages as f64, tried).unwrap_or(0.0);
@@ -177,12 +190,7 @@ impl<'a> Series<'a> {
         let picture = if none && !self.runs.is_empty() {
             Err("No remap became a copy.")
         } else {
-            self.bar_chart(
-                "% of the pages that were to be remapped",
-                &NAMES,
-                bars,
-                None,
-            )
+            self.bar_chart("% of the pages that were to be remapped", names, bars, None)
         };
 
         Figure {
