@@ -13,10 +13,10 @@
 //! (`scale`).
 
 pub use crate::config_errors::Errors;
-use crate::nand::{CellTimes, NandSpec, Suspension};
+use crate::nand::{CellTimes, NandSpec, SlcSpec, Suspension};
 use remap_ssd_ftl::Config;
 use remap_ssd_media::geometry::PAGE_BYTES;
-use remap_ssd_media::{ContentMode, Geometry};
+use remap_ssd_media::{ContentMode, Geometry, SlcArea};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
@@ -83,6 +83,50 @@ pub struct Flash {
     /// Program/erase cycles that a block endures: after the last one it keeps its contents and is
     /// not programmed again.
     pub endurance: u64,
+    /// Reading a flash page in SLC mode inside its die, in nanoseconds.
+    #[serde(default = "slc_read_ns", skip_serializing_if = "is_slc_read_ns")]
+    pub slc_read_ns: u64,
+    /// Programming a flash page on all planes in SLC mode, in nanoseconds.
+    #[serde(default = "slc_program_ns", skip_serializing_if = "is_slc_program_ns")]
+    pub slc_program_ns: u64,
+    /// Program/erase cycles that a block in SLC mode endures.
+    #[serde(default = "slc_endurance", skip_serializing_if = "is_slc_endurance")]
+    pub slc_endurance: u64,
+}
+
+impl Flash {
+    /// Time of a read in SLC mode, in nanoseconds: the typical one of HP, "Solid State Drive Technology: Differences between
+    /// SLC, MLC and TLC NAND", table 1.
+    pub const SLC_READ_NS: u64 = 25_000;
+    /// Time of a program, in nanoseconds: the lower bound there, 200 to 300 us.
+    pub const SLC_PROGRAM_NS: u64 = 200_000;
+    /// Cycles of flash of three bits in SLC mode: the lower bound of Swissbit, "4 reasons to use industrial 3D TLC NAND flash as
+    /// pseudo-SLC", 30,000 to 100,000.
+    pub const SLC_ENDURANCE: u64 = 30_000;
+}
+
+fn slc_read_ns() -> u64 {
+    Flash::SLC_READ_NS
+}
+
+fn slc_program_ns() -> u64 {
+    Flash::SLC_PROGRAM_NS
+}
+
+fn slc_endurance() -> u64 {
+    Flash::SLC_ENDURANCE
+}
+
+fn is_slc_read_ns(time: &u64) -> bool {
+    *time == Flash::SLC_READ_NS
+}
+
+fn is_slc_program_ns(time: &u64) -> bool {
+    *time == Flash::SLC_PROGRAM_NS
+}
+
+fn is_slc_endurance(cycles: &u64) -> bool {
+    *cycles == Flash::SLC_ENDURANCE
 }
 
 /// Which model computes times.
@@ -370,6 +414,7 @@ impl DeviceConfig {
         // An erase count has 21 bits.
         Config {
             pe_limit: self.flash.endurance.min((1 << 21) - 1) as u32,
+            slc_pe_limit: self.flash.slc_endurance.min((1 << 21) - 1) as u32,
             ..self.firmware.clone()
         }
     }
@@ -443,6 +488,8 @@ impl DeviceConfig {
             program_ns,
             erase_ns,
             transfer_ns,
+            slc_read_ns,
+            slc_program_ns,
             ..
         } = self.flash;
         let timing = self.timing;
@@ -451,6 +498,14 @@ impl DeviceConfig {
             read: read_ns,
             program: program_ns,
             two_step: timing.two_step,
+            slc: SlcSpec {
+                area: SlcArea::new(
+                    &self.geometry,
+                    self.firmware.slc_superblocks(&self.geometry),
+                ),
+                read_ns: slc_read_ns,
+                program_ns: slc_program_ns,
+            },
             erase_ns,
             transfer_ns: u64::from(self.geometry.host_pages()) * transfer_ns,
             command_ns: [

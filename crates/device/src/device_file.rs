@@ -94,7 +94,7 @@ impl DeviceConfig {
 }
 
 /// Keys that a file without a preset may omit, besides those of `[firmware]`, `[controller]`, `[timing]`, `[energy]` and `[errors]`.
-const OPTIONAL: [&str; 10] = [
+const OPTIONAL: [&str; 13] = [
     "preset",
     "scale",
     "geometry.superblock_dies",
@@ -105,6 +105,9 @@ const OPTIONAL: [&str; 10] = [
     "geometry.indirection_bytes",
     "host_ns",
     "flash.flush_ns",
+    "flash.slc_read_ns",
+    "flash.slc_program_ns",
+    "flash.slc_endurance",
 ];
 
 /// The required keys that are missing in a file without a preset, in one sentence. A misspelt key

@@ -137,6 +137,7 @@ fn row(device: &Device, id: SbId, sb: &Superblock) -> SuperblockRow {
             Stream::Gc => "gc",
             Stream::Log => "log",
             Stream::Table => "table",
+            Stream::Slc => "slc",
             Stream::GcShared => "gc-shared",
             Stream::GcMany => "gc-many",
         },

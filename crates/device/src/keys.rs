@@ -168,6 +168,10 @@ static COMMON: &[DeviceKey] = &[
     key("flash.flush_ns", "ns", TIME, "A flush, once everything before it has ended. Traces with `--flushes`, recordings and host software have flushes."),
     key("flash.endurance", "cycles", KeyKind::Integer(1, u64::MAX), "Program/erase cycles that a block endures before it is retired."),
 
+    key("flash.slc_read_ns", "ns", TIME_ABOVE_0, "Reading a flash page in SLC mode inside its die (`firmware.slc_share`)."),
+    key("flash.slc_program_ns", "ns", TIME_ABOVE_0, "Programming a flash page on all planes in SLC mode."),
+    key("flash.slc_endurance", "cycles", KeyKind::Integer(1, u64::MAX), "Program/erase cycles that a block in SLC mode endures."),
+
     key("nvram.read_ns", "ns", TIME, "Reading 64 bytes of NVRAM; other amounts in proportion."),
     key("nvram.write_ns", "ns", TIME, "Writing 64 bytes of NVRAM; other amounts in proportion."),
     key("nvram.endurance", "writes", KeyKind::Integer(1, u64::MAX), "Writes that a word of NVRAM endures."),
@@ -276,6 +280,8 @@ static COMMON: &[DeviceKey] = &[
         and programs of it; 0: all of it is in DRAM. `--scale` makes it smaller with the device."),
     key("firmware.write_buffer_bytes", "bytes", KeyKind::Integer(0, 1 << 40), "DRAM for pages that the host has written, saved by a capacitor when power fails: a write is acknowledged when it is there. The oldest \
         pages go to flash when it is full; 0: writes go to flash at once. `--scale` makes it smaller with the device."),
+    key("firmware.slc_share", "", KeyKind::Number(NumberRange { least: 0.0, most: 0.5, above: false, below: false }), "SLC cache: share of the superblocks whose cells store one bit each, at least one in each group of dies; 0 is none. \
+        The host writes there first. Idle time, and pressure if enough pages are dead, fold what is still valid. Needs `geometry.cell_bits` above 1."),
     key("firmware.dealloc_slots", "", KeyKind::Integer(4, u32::MAX as u64), "Slots in each half of the NVRAM log of deallocations."),
     key("firmware.fs_files", "files", ANY_U32, "Files that the file map of `fs_write` can list; 0 if there is no map."),
     key("firmware.fs_blocks", "pages", ANY_U32, "Pages that all its lists have room for together; 0 if there is no map."),

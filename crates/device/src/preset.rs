@@ -260,6 +260,9 @@ fn fast21(dies: u32, superblocks: u32, log_bytes: u64) -> DeviceConfig {
             transfer_ns: 0,
             flush_ns: 0,
             endurance: 3000,
+            slc_read_ns: Flash::SLC_READ_NS,
+            slc_program_ns: Flash::SLC_PROGRAM_NS,
+            slc_endurance: Flash::SLC_ENDURANCE,
         },
         nvram: Nvram {
             read_ns: 50,
@@ -313,6 +316,9 @@ fn coldmap() -> DeviceConfig {
             transfer_ns: 0,
             flush_ns: 0,
             endurance: 1000,
+            slc_read_ns: Flash::SLC_READ_NS,
+            slc_program_ns: Flash::SLC_PROGRAM_NS,
+            slc_endurance: Flash::SLC_ENDURANCE,
         },
         nvram: Nvram {
             read_ns: 50,
@@ -366,6 +372,9 @@ fn pebble() -> DeviceConfig {
             transfer_ns: 10_000,
             flush_ns: 0,
             endurance: 100_000,
+            slc_read_ns: Flash::SLC_READ_NS,
+            slc_program_ns: Flash::SLC_PROGRAM_NS,
+            slc_endurance: Flash::SLC_ENDURANCE,
         },
         nvram: Nvram {
             read_ns: 50,

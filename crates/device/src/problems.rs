@@ -3,7 +3,7 @@
 //! Invariants: a checked configuration can be formatted; an error lists all problems at once.
 //! Absent: ranges of single keys (`keys`).
 
-use crate::config::{DeviceConfig, DeviceConfigError, Errors, TimingConfig, TimingEngine};
+use crate::config::{DeviceConfig, DeviceConfigError, Errors, Flash, TimingConfig, TimingEngine};
 use crate::keys::{self, KeyProblem};
 use remap_ssd_media::{ContentMode, WordLine};
 
@@ -167,6 +167,18 @@ impl DeviceConfig {
                 "timing.part_saves_ns must be less than each time of flash.read_ns",
             ));
         }
+        if self.firmware.slc_share > 0.0 && timing.part_saves_ns >= flash.slc_read_ns {
+            wrong.push(problem(
+                "timing.part_saves_ns",
+                "timing.part_saves_ns must be less than flash.slc_read_ns",
+            ));
+        }
+        if self.firmware.slc_share > 0.0 && self.errors.rate > 0.0 {
+            wrong.push(problem(
+                "firmware.slc_share",
+                "firmware.slc_share needs errors.rate = 0: the error model knows one number of bits in a cell",
+            ));
+        }
         if timing.independent_planes && timing.dies_per_chip > 1 {
             wrong.push(problem(
                 "timing.independent_planes",
@@ -236,7 +248,7 @@ struct MayBeIdle {
     needs: &'static str,
 }
 
-const MAY_BE_IDLE: [MayBeIdle; 7] = [
+const MAY_BE_IDLE: [MayBeIdle; 8] = [
     MayBeIdle {
         path: "timing.cache_busy_ns",
         is_set: |device| device.timing.cache_busy_ns > 0,
@@ -281,6 +293,25 @@ const MAY_BE_IDLE: [MayBeIdle; 7] = [
         is_set: |device| device.firmware.die_by_lpn,
         has_effect: |device| device.geometry.groups() > 1,
         needs: "geometry.superblock_dies below the number of dies",
+    },
+    MayBeIdle {
+        path: "flash.slc_program_ns",
+        is_set: |device| {
+            let Flash {
+                slc_read_ns,
+                slc_program_ns,
+                slc_endurance,
+                ..
+            } = device.flash;
+            let defaults = (
+                Flash::SLC_READ_NS,
+                Flash::SLC_PROGRAM_NS,
+                Flash::SLC_ENDURANCE,
+            );
+            (slc_read_ns, slc_program_ns, slc_endurance) != defaults
+        },
+        has_effect: |device| device.firmware.slc_share > 0.0,
+        needs: "firmware.slc_share above 0",
     },
 ];
 

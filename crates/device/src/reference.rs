@@ -139,6 +139,10 @@ fn value_of(config: &DeviceConfig, path: &str) -> Option<Value> {
         "firmware.refresh_reads" => Some(firmware.refresh_reads.into()),
         "firmware.mapping_cache_bytes" => Some(firmware.mapping_cache_bytes.into()),
         "firmware.write_buffer_bytes" => Some(firmware.write_buffer_bytes.into()),
+        "firmware.slc_share" => Some(firmware.slc_share.into()),
+        "flash.slc_read_ns" => Some(config.flash.slc_read_ns.into()),
+        "flash.slc_program_ns" => Some(config.flash.slc_program_ns.into()),
+        "flash.slc_endurance" => Some(config.flash.slc_endurance.into()),
         "firmware.refresh_writes" => Some(firmware.refresh_writes.into()),
         path => {
             if let Some((table, name)) = path.rsplit_once('.')

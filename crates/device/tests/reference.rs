@@ -14,7 +14,7 @@ use std::path::Path;
 const OF_THE_FILE: [&str; 3] = ["preset", "scale", "firmware.gc_mode"];
 
 /// Fields omitted when they have their defaults.
-const SILENT: [&str; 17] = [
+const SILENT: [&str; 21] = [
     "timing.erase_suspend_ns",
     "timing.erase_suspensions",
     "firmware.power_loss_protection",
@@ -32,6 +32,10 @@ const SILENT: [&str; 17] = [
     "firmware.refresh_writes",
     "firmware.mapping_cache_bytes",
     "firmware.write_buffer_bytes",
+    "firmware.slc_share",
+    "flash.slc_read_ns",
+    "flash.slc_program_ns",
+    "flash.slc_endurance",
 ];
 
 /// Keys whose default is the value of another key, that of programs.

@@ -25,7 +25,7 @@ use crate::scheme::catalogue::spec;
 use crate::stats::{RemapCounts, Stats};
 use crate::superblock::life::{Life, LifeRecord};
 use crate::superblock::{Owners, Stream, Superblock, SuperblockState};
-use remap_ssd_media::{After, ClearId, Lpn, Media, Ppn, SbId};
+use remap_ssd_media::{After, ClearId, Lpn, Media, Ppn, SbId, SlcArea};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -95,6 +95,7 @@ impl Ftl {
             })
             .flatten();
 
+        media.use_slc(config.slc_area(&geometry));
         if !config.power_loss_protection && geometry.stripe() > 1 {
             media.unprotect(config.guards.has(Guard::WholeLines));
         }
@@ -142,7 +143,7 @@ impl Ftl {
             let found = Superblock {
                 state: SuperblockState::Free,
                 stream: Stream::Host,
-                capacity: core.blocks.capacity(DieMask::NONE),
+                capacity: core.blocks.capacity(sb, DieMask::NONE),
                 opened: 0,
                 life,
                 bad: DieMask::NONE,
@@ -188,6 +189,10 @@ impl Ftl {
             meta_programs: self.core.stats.meta_programs + blocks.meta_programs,
             blocks_retired: blocks.blocks_retired,
             blocks_worn: blocks.blocks_worn,
+            slc_programs: blocks.slc.programs,
+            slc_folded: blocks.slc.folded,
+            slc_died: blocks.slc.died,
+            slc_erases: blocks.slc.erases,
             program_failures: blocks.program_failures,
             ..self.core.stats
         }
@@ -239,6 +244,14 @@ impl Ftl {
     /// Superblocks that are erased and can be opened.
     pub fn free_superblocks(&self) -> u32 {
         self.core.blocks.free()
+    }
+    /// Superblocks in SLC mode.
+    pub fn slc_area(&self) -> SlcArea {
+        self.core.blocks.slc.area
+    }
+    /// Free superblocks in SLC mode.
+    pub fn free_slc_superblocks(&self) -> u32 {
+        self.core.blocks.slc_free()
     }
     /// Free superblocks at which garbage collection starts.
     pub fn gc_start(&self) -> u32 {

@@ -170,6 +170,14 @@ counters! {
     buffer_deallocated,
     /// Pages that left the write buffer for flash: programs, and remaps to pages with the same content.
     buffer_written_back,
+    /// Pages of commands programmed in SLC mode.
+    slc_programs,
+    /// Of all programs by garbage collection, those of pages folded: moved from superblocks in SLC mode.
+    slc_folded,
+    /// Pages programmed in SLC mode that were dead when their superblock was erased, and so were never moved.
+    slc_died,
+    /// Superblocks in SLC mode erased.
+    slc_erases,
     /// Superblocks emptied and erased by garbage collection.
     gc_runs,
     /// Of those, for wear levelling.

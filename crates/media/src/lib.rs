@@ -26,6 +26,7 @@ pub mod op;
 mod pages;
 pub mod rail;
 pub mod slab;
+mod slc;
 mod word_line;
 
 pub use array::StoredPage;
@@ -39,4 +40,5 @@ pub use media::{Media, WriteBackMark};
 pub use oob::{Oob, SecondOwner};
 pub use op::{After, ClearId, Op, OpKind, Purpose, ReadOutcome};
 pub use rail::{AckSet, Outcome};
+pub use slc::SlcArea;
 pub use word_line::WordLine;

@@ -17,6 +17,7 @@ use crate::effect::{EffectOrder, MediaEffect};
 use crate::geometry::{BlockId, Ppn};
 use crate::image::Image;
 use crate::op::{After, ClearId, OpKind};
+use crate::slc::SlcArea;
 use lines::Lines;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -109,8 +110,8 @@ impl Rail {
 
     /// The controller's buffer does not survive a cut. With `whole_lines`, who waits for a page waits for its
     /// word line.
-    pub(crate) fn unprotect(&mut self, whole_lines: bool) {
-        self.lines = Some(Lines::new(self.image.geometry(), whole_lines));
+    pub(crate) fn unprotect(&mut self, whole_lines: bool, slc: SlcArea) {
+        self.lines = Some(Lines::new(self.image.geometry(), whole_lines, slc));
     }
 
     pub(crate) fn pending_len(&self) -> usize {

@@ -17,8 +17,8 @@ use crate::latencies::Latencies;
 use crate::precision::{Figure, Precision};
 use crate::steady;
 use crate::summary::{
-    Ci95, Demotions, IndirectionCost, MappingCost, RunSummary, Sample, Steadiness, WARRANTY_YEARS,
-    WearOut, WriteBufferUse,
+    Ci95, Demotions, IndirectionCost, MappingCost, RunSummary, Sample, SlcCost, Steadiness,
+    WARRANTY_YEARS, WearOut, WriteBufferUse,
 };
 use remap_ssd_device::{Device, IndirectionCounts};
 use remap_ssd_ftl::{Glimpse, Stats, SurvivalClass};
@@ -223,6 +223,7 @@ impl Meters {
         add_pages(&mut summary, &stats);
         add_units(&mut summary, &units, self.unit_pages);
         add_nvram(&mut summary, device, &last.reading.glimpse);
+        summary.slc = slc_cost(device, &stats, self.unit_pages);
         add_wear(&mut summary, device, stats.host_writes);
 
         // Over the device's whole life, aging included.
@@ -437,6 +438,52 @@ fn add_units(summary: &mut RunSummary, counts: &IndirectionCounts, unit_pages: u
     });
 }
 
+/// The use of the SLC cache, if there is one.
+fn slc_cost(device: &Device, stats: &Stats, unit_pages: u64) -> Option<SlcCost> {
+    let (ftl, config) = (device.ftl(), device.config());
+    let superblocks = ftl.slc_area().superblocks();
+    let slc = |at: &usize| *at < superblocks as usize;
+    let room = ftl.superblocks().take(superblocks as usize);
+    let room: u64 = room.map(|(_, sb)| u64::from(sb.capacity)).sum();
+    let counts = ftl.media().erase_counts();
+    let dies = config.geometry.dies() as usize;
+    let mean = |of: &dyn Fn(&usize) -> bool| {
+        let of = (0..counts.len()).filter(|block| of(&(block / dies)));
+        let counts: Vec<f64> = of.map(|block| f64::from(counts[block])).collect();
+        counts.iter().sum::<f64>() / counts.len() as f64
+    };
+    (superblocks > 0).then(|| SlcCost {
+        superblocks: superblocks.into(),
+        room_pages: room * unit_pages,
+        free_superblocks: ftl.free_slc_superblocks().into(),
+        host_pages: stats.slc_programs,
+        past_pages: stats.host_programs.saturating_sub(stats.slc_programs),
+        folded_pages: stats.slc_folded,
+        died_pages: stats.slc_died,
+        erases: stats.slc_erases,
+        erase_mean: mean(&slc),
+        other_erase_mean: mean(&|at| !slc(at)),
+        endurance_cycles: config.flash.slc_endurance,
+    })
+}
+
+/// Erases of a block of each mode as a share of what it endures, for the mode that is worn sooner.
+fn worn_share(summary: &RunSummary, slc: &SlcCost, device: &Device) -> f64 {
+    let config = device.config();
+    let dies = u64::from(config.geometry.dies());
+    let slc_blocks = slc.superblocks * dies;
+    let blocks = u64::from(config.geometry.blocks());
+    let slc_erases = (slc.erases * dies).min(summary.erases);
+    let share =
+        |erases: u64, blocks: u64, endurance: u64| erases as f64 / blocks as f64 / endurance as f64;
+    let others = summary.erases - slc_erases;
+    share(slc_erases, slc_blocks, slc.endurance_cycles).max(share(
+        others,
+        blocks - slc_blocks,
+        config.flash.endurance,
+    ))
+}
+
 /// Adds the use of remapping metadata, and the time until the NVRAM is worn out.
 fn add_nvram(summary: &mut RunSummary, device: &Device, end: &Glimpse) {
     let usage = device.ftl().usage();
@@ -478,8 +525,12 @@ fn add_wear(summary: &mut RunSummary, device: &Device, host_writes: u64) {
     summary.erase_max = erase_max.into();
     summary.erase_spread = (erase_max - erase_min).into();
 
-    let erases_per_block = summary.erases as f64 / blocks.len() as f64;
+    let mut erases_per_block = summary.erases as f64 / blocks.len() as f64;
     let endurance = config.flash.endurance;
+    if let Some(slc) = &summary.slc {
+        // As many erases of each block as wear it like those of the mode that is worn sooner.
+        erases_per_block = worn_share(summary, slc, device) * endurance as f64;
+    }
     summary.lifetime_years = years(endurance, erases_per_block, summary.seconds_simulated);
     summary.endurance_cycles = endurance;
 

@@ -204,6 +204,33 @@ pub struct IndirectionCost {
     pub kept_pages: u64,
 }
 
+/// Use and wear of the SLC cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SlcCost {
+    /// Superblocks in SLC mode.
+    pub superblocks: u64,
+    /// Pages of data that they have room for.
+    pub room_pages: u64,
+    /// Superblocks in SLC mode that are free at the end.
+    pub free_superblocks: u64,
+    /// Pages of commands programmed in SLC mode.
+    pub host_pages: u64,
+    /// Pages of commands programmed past the cache.
+    pub past_pages: u64,
+    /// Pages folded, part of `gc_pages`: moved from superblocks in SLC mode.
+    pub folded_pages: u64,
+    /// Pages that were dead before their superblock was folded.
+    pub died_pages: u64,
+    /// Superblocks in SLC mode erased.
+    pub erases: u64,
+    /// Mean erase count of a block in SLC mode since it was new.
+    pub erase_mean: f64,
+    /// The same of the other blocks.
+    pub other_erase_mean: f64,
+    /// Cycles that a block in SLC mode endures.
+    pub endurance_cycles: u64,
+}
+
 /// One point of the time series; all rates are over `[previous point, at_s)`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Sample {
@@ -520,6 +547,9 @@ pub struct RunSummary {
     /// Reads and copies for the indirection unit, if it is larger than a page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub indirection: Option<IndirectionCost>,
+    /// Use of the SLC cache, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slc: Option<SlcCost>,
     /// Energy of the flash, if the device file says what operations take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub energy: Option<Energy>,

@@ -172,6 +172,7 @@ impl Setup {
             profile.superblock_dies = 0;
             profile.mapping_cache_bytes = 0;
             profile.buffer_pages = 0;
+            profile.slc_share = 0.0;
             profile.word_line = WordLine::SINGLE;
             profile.policy = if profile.policy.zones() > 1 {
                 GcPolicy::Greedy
@@ -180,6 +181,9 @@ impl Setup {
             };
         }
         adjust.geometry.apply(&mut profile);
+        if profile.word_line.bits == 1 {
+            profile.slc_share = 0.0;
+        }
 
         let has_units = profile.word_line.host_pages() > 1;
         if has_units && media_faults {
@@ -320,12 +324,14 @@ impl SetupProfile {
                 self.mapping_cache_bytes
             },
             write_buffer_bytes: self.buffer_pages * PAGE_BYTES as u64,
+            slc_share: self.slc_share,
             dealloc_slots: self.dealloc_slots,
             fs_files: self.files.0,
             fs_blocks: self.files.1,
             power_loss_protection: !self.unprotected || scheme.keeps_entries_on_flash(),
             fingerprint: self.fingerprint,
             pe_limit: self.pe_limit,
+            slc_pe_limit: self.pe_limit,
             guards: mutant.map_or(Guards::ALL, Guards::without),
         }
     }

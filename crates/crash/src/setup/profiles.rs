@@ -56,6 +56,8 @@ pub(super) struct SetupProfile {
     pub mapping_cache_bytes: u64,
     /// Pages of the write buffer, with page mapping; 0 if there is none.
     pub buffer_pages: u64,
+    /// Share of the superblocks in SLC mode, if cells have several bits; 0 if there is none.
+    pub slc_share: f64,
 }
 
 /// Dies, superblocks and pages per block; the other fields are common to most profiles.
@@ -92,6 +94,7 @@ const COMMON: SetupProfile = SetupProfile {
     refresh_reads: 0,
     mapping_cache_bytes: 0,
     buffer_pages: 0,
+    slc_share: 0.0,
 };
 
 pub(super) const PROFILES: &[SetupProfile] = &[
@@ -839,4 +842,62 @@ pub(super) const COMBINED: &[SetupProfile] = &[
         steps: 120,
         ..COMMON
     },
+    // Pages are written in SLC mode and folded, in word lines that a buffer protects.
+    SetupProfile {
+        slc_share: 0.15,
+        word_line: TWO_BITS,
+        shape: (2, 26, 16),
+        segments: 24,
+        count_max: 6,
+        mix: Mix::REMAPS,
+        ..COMMON
+    },
+    // Under whole commands, with blocks that fail, three zones and refreshes.
+    SetupProfile {
+        slc_share: 0.1,
+        word_line: WordLine {
+            planes: 1,
+            ..TWO_BITS
+        },
+        refresh_reads: 40,
+        shape: (2, 34, 16),
+        entry: EntrySize::Bytes24,
+        segments: 40,
+        count_max: 6,
+        dealloc_slots: 14,
+        bad_blocks: 2,
+        policy: GcPolicy::Cagc,
+        ..COMMON
+    },
+    // From a buffer that a cut empties.
+    SetupProfile {
+        slc_share: 0.15,
+        unprotected: true,
+        word_line: TWO_BITS,
+        shape: (2, 26, 16),
+        segments: 32,
+        count_max: 6,
+        ..COMMON
+    },
+    // On failing media, until blocks wear out.
+    SetupProfile {
+        slc_share: 0.15,
+        word_line: TWO_BITS,
+        damage: true,
+        pe_limit: 6,
+        shape: (2, 26, 16),
+        segments: 24,
+        count_max: 6,
+        spare_pages: 16,
+        ..COMMON
+    },
 ];
+
+
+/// Pages in turn of cells with two bits, on two planes.
+const TWO_BITS: WordLine = WordLine {
+    planes: 2,
+    bits: 2,
+    one_shot: false,
+    ..WordLine::SINGLE
+};

@@ -47,6 +47,7 @@ impl Adjust {
             };
             Ok(Config {
                 pe_limit,
+                slc_pe_limit: config.slc_pe_limit,
                 guards: config.guards,
                 ..set
             })

@@ -124,7 +124,7 @@ impl Nand {
         run.die = self.chip_of(self.die_of(run.to));
         let mut node = Node::new(Work::Read, Class::Collection);
         node.page = run.from;
-        node.length = self.spec.read.of_row(self.flash_row(run.from));
+        node.length = self.read_ns(run.from);
         node.die = self.chip_of(self.die_of(run.from));
         node.missing = run.count;
         node.pages = self.geometry.host_pages() as u16;

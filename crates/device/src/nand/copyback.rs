@@ -83,7 +83,7 @@ impl Nand {
             return false;
         }
         let mut node: Node = self.node_of(program);
-        node.length += self.spec.read.of_row(self.flash_row(read.page));
+        node.length += self.read_ns(read.page);
         node.pages = 0;
         let mut copy = *adding;
         copy.source = Some((read.page, read.die));

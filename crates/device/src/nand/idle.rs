@@ -51,7 +51,7 @@ impl Nand {
             link_pages: [0; 2],
             requests: Requests::default(),
             programs: PendingPrograms::new(geometry),
-            units: Units::new(geometry, chips as u32, spec.buffer_units, spec.protected),
+            units: Units::new(geometry, chips as u32, &spec),
             erases: Erases::new(geometry),
             copybacks: Copybacks::new(geometry, spec.copybacks),
             page_waits: PageWaits::default(),

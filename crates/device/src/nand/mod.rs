@@ -53,7 +53,7 @@ pub use causes::{Cause, Causes};
 pub use errors::ReadErrors;
 pub use requests::RequestEnd;
 pub use spec::CellTimes;
-pub(crate) use spec::{NandSpec, Suspension};
+pub(crate) use spec::{NandSpec, SlcSpec, Suspension};
 pub use timeline::{Activity, DieInterval, Timeline};
 pub use utilisation::{DieState, Utilisation};
 

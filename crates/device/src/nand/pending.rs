@@ -23,7 +23,7 @@ impl Nand {
         };
         let (before, source) = self.data_ready(node.page, way);
         if let (Some(_), Some((page, die)), Purpose::Host) = (before, source, purpose) {
-            node.length = self.spec.read.of_row(self.flash_row(page));
+            node.length = self.read_ns(page);
             node.page = page;
             node.die = self.chip_of(die.into());
             return Before::Nothing;

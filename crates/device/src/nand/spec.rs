@@ -1,5 +1,6 @@
 //! Parameters of the flash, as in a data sheet, and of the order in which a die works.
 
+use remap_ssd_media::SlcArea;
 use serde::{Deserialize, Serialize};
 
 /// Times of the pages of a word line, one for each bit that a cell stores: a page's type follows from
@@ -119,6 +120,24 @@ impl Suspension {
     };
 }
 
+/// Superblocks whose cells store one bit, and times of their flash pages.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SlcSpec {
+    pub area: SlcArea,
+    pub read_ns: u64,
+    pub program_ns: u64,
+}
+
+impl SlcSpec {
+    /// There is no such superblock.
+    #[cfg(test)]
+    pub(crate) const NONE: Self = Self {
+        area: SlcArea::NONE,
+        read_ns: 0,
+        program_ns: 0,
+    };
+}
+
 /// Parameters of flash whose dies choose what to do next.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NandSpec {
@@ -128,6 +147,8 @@ pub(crate) struct NandSpec {
     pub program: CellTimes,
     /// Word lines are programmed in two steps.
     pub two_step: bool,
+    /// The superblocks in SLC mode, and their times.
+    pub slc: SlcSpec,
     /// Erasing a block.
     pub erase_ns: u64,
     /// Moving a page over its channel: an indirection unit.

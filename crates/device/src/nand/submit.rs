@@ -5,6 +5,7 @@ use super::graph::{Class, Mark, NONE, Node, Work};
 use super::lanes::{Ready, Way};
 use super::spec::NandSpec;
 use super::timers::Timer;
+use super::Nand;
 use crate::step::{DataPath, Step};
 use crate::timing::per_64_bytes;
 use remap_ssd_media::op::NO_PAGE;
@@ -207,27 +208,18 @@ impl Nand {
     /// The node of an operation on one resource.
     #[inline(always)]
     pub(super) fn node_of(&self, op: &Op) -> Node {
-        let NandSpec {
-            read,
-            program,
-            erase_ns,
-            ..
-        } = self.spec;
+        let erase_ns = self.spec.erase_ns;
         let class = match (op.purpose, op.kind) {
             (Purpose::Host, OpKind::Read | OpKind::ReadTable) => Class::HostRead,
             (Purpose::Host, _) | (Purpose::WriteBack, OpKind::Program) => Class::HostProgram,
             (Purpose::Gc | Purpose::WriteBack, _) => Class::Collection,
             (Purpose::Meta, _) => Class::Metadata,
         };
-        let row = |page: Ppn| match page {
-            NO_PAGE => 0,
-            page => self.flash_row(page),
-        };
         let write = || per_64_bytes(op.amount, self.latencies.nvram_write_ns);
         let (work, length) = match op.kind {
-            OpKind::Read | OpKind::ReadTable => (Work::Read, read.of_row(row(op.page))),
+            OpKind::Read | OpKind::ReadTable => (Work::Read, self.read_ns(op.page)),
             OpKind::Program if op.page != NO_PAGE && self.units.gather() => (Work::Buffer, 0),
-            OpKind::Program => (Work::Program, program.of_row(row(op.page))),
+            OpKind::Program => (Work::Program, self.program_ns(op.page)),
             OpKind::Erase => (Work::Erase, erase_ns),
             OpKind::NvWrite => (Work::NvStore, write()),
             OpKind::NvClear => (Work::NvClear, write()),
@@ -260,10 +252,38 @@ impl Nand {
         node
     }
 
+    /// Time of a read of a page inside its die.
+    #[inline]
+    pub(super) fn read_ns(&self, page: Ppn) -> u64 {
+        let slc = &self.spec.slc;
+        if slc.area.has_page(page) {
+            return slc.read_ns;
+        }
+        self.spec.read.of_row(self.row_of(page))
+    }
+
+    /// Time of a program of a page or of its unit.
+    #[inline]
+    pub(super) fn program_ns(&self, page: Ppn) -> u64 {
+        let slc = &self.spec.slc;
+        if slc.area.has_page(page) {
+            return slc.program_ns;
+        }
+        self.spec.program.of_row(self.row_of(page))
+    }
+
+    #[inline]
+    fn row_of(&self, page: Ppn) -> u32 {
+        match page {
+            NO_PAGE => 0,
+            page => self.flash_row(page),
+        }
+    }
+
     /// The number of a page's flash page within its block, of each plane; or within its word line, if that decides the
     /// page's type.
     #[inline]
-    pub(super) fn flash_row(&self, page: Ppn) -> u32 {
+    fn flash_row(&self, page: Ppn) -> u32 {
         if self.lines_alike {
             // A superblock has whole word lines.
             return page.0 % self.geometry.stripe() / self.flash_page;

@@ -19,12 +19,15 @@
 //! block's next word line, which would disturb it otherwise: coarse 0, coarse 1, fine 0, coarse 2, fine 1, .. Until
 //! then the unit keeps its room, and its pages are read from the buffer.
 //!
+//! In SLC mode a unit is a word line, which is programmed in one step.
+//!
 //! Invariants: a block has at most one incomplete unit; its units are programmed in order. Absent: the order of a
 //! die's operations (`array`).
 
 use super::Nand;
 use super::graph::{Class, Graph, NONE, Node, NodeName, Work};
-use remap_ssd_media::{Geometry, Ppn};
+use super::spec::NandSpec;
+use remap_ssd_media::{Geometry, Ppn, SlcArea};
 use std::collections::VecDeque;
 
 /// The latest unit of a block.
@@ -73,14 +76,16 @@ impl Buffer {
 /// All program units that have not ended.
 pub(super) struct Units {
     geometry: Geometry,
-    /// Pages of a unit.
+    /// Pages of a unit where cells store all bits.
     pages: u32,
+    /// Superblocks in SLC mode, whose units are word lines.
+    slc: SlcArea,
     /// Complete units that a die's buffer holds.
     room: u32,
     pub is_protected: bool,
     blocks: Vec<Latest>,
-    /// The first page of the unit that a page joined last, and its block.
-    recent: (u32, usize),
+    /// The first page of the unit that a page joined last, its number of pages, and its block.
+    recent: (u32, u32, usize),
     buffers: Vec<Buffer>,
     /// Dies with pages that may have room now.
     listed: Vec<u32>,
@@ -91,7 +96,7 @@ pub(super) struct Units {
 
 impl Units {
     /// `dies` is the number of timelines of dies.
-    pub(super) fn new(geometry: Geometry, dies: u32, room: u32, is_protected: bool) -> Self {
+    pub(super) fn new(geometry: Geometry, dies: u32, spec: &NandSpec) -> Self {
         let pages = geometry.word_line().unit_pages();
         let blocks = match geometry.stripe() {
             1 => 0,
@@ -110,10 +115,11 @@ impl Units {
         Self {
             geometry,
             pages,
-            room: room.max(1),
-            is_protected,
+            slc: spec.slc.area,
+            room: spec.buffer_units.max(1),
+            is_protected: spec.protected,
             blocks: vec![latest; blocks],
-            recent: (0, 0),
+            recent: (0, 0, 0),
             buffers: vec![Buffer::default(); dies as usize],
             listed: Vec::new(),
             incomplete: 0,
@@ -131,7 +137,34 @@ impl Units {
     /// The first page of a page's word line.
     pub(super) fn line(&self, page: Ppn) -> Ppn {
         let offset = self.geometry.offset(page);
-        Ppn(page.0 - offset + self.geometry.line_start(offset))
+        match self.slc.has_page(page) {
+            true => Ppn(page.0 - offset % self.slc.line()),
+            false => Ppn(page.0 - offset + self.geometry.line_start(offset)),
+        }
+    }
+
+    /// Pages of a page's word line.
+    fn line_pages(&self, page: Ppn) -> u32 {
+        match self.slc.has_page(page) {
+            true => self.slc.line(),
+            false => self.geometry.stripe(),
+        }
+    }
+
+    /// Pages of a page's unit.
+    fn unit_pages(&self, page: Ppn) -> u32 {
+        match self.slc.has_page(page) {
+            true => self.slc.line(),
+            false => self.pages,
+        }
+    }
+
+    /// Pages of a page's block that can be programmed.
+    fn block_pages(&self, page: Ppn) -> u32 {
+        match self.slc.has_page(page) {
+            true => self.slc.rows(),
+            false => self.geometry.pages_per_block(),
+        }
     }
 
     /// Without protection, what ends with a page's word line, if that is the latest one of its block.
@@ -166,24 +199,24 @@ impl Units {
 
     /// The first page of a page's unit, and the one after its last.
     pub(super) fn range(&self, page: Ppn) -> std::ops::Range<u32> {
-        let first = if self.is_recent(page) {
-            self.recent.0
-        } else {
-            // A superblock has whole units.
-            page.0 - page.0 % self.pages
-        };
-        first..first + self.pages
+        if self.is_recent(page) {
+            return self.recent.0..self.recent.0 + self.recent.1;
+        }
+        // A superblock has whole units.
+        let pages = self.unit_pages(page);
+        let first = page.0 - page.0 % pages;
+        first..first + pages
     }
 
     #[inline]
     fn is_recent(&self, page: Ppn) -> bool {
-        page.0.wrapping_sub(self.recent.0) < self.pages
+        page.0.wrapping_sub(self.recent.0) < self.recent.1
     }
 
     #[inline]
     fn block_of(&self, page: Ppn) -> usize {
         if self.is_recent(page) {
-            return self.recent.1;
+            return self.recent.2;
         }
         self.geometry.slot(page).block.0 as usize
     }
@@ -191,7 +224,8 @@ impl Units {
     /// Pages follow each other: the unit of this one is found at once from now on.
     fn note_recent(&mut self, page: Ppn) {
         if !self.is_recent(page) {
-            self.recent = (self.range(page).start, self.block_of(page));
+            let range = self.range(page);
+            self.recent = (range.start, range.end - range.start, self.block_of(page));
         }
     }
 
@@ -235,7 +269,7 @@ impl Units {
         if next < end {
             return;
         }
-        if end == self.line(page).0 + self.geometry.stripe() {
+        if end == self.line(page).0 + self.line_pages(page) {
             self.seal_gate(block, graph);
         }
         self.ends(block);
@@ -478,7 +512,8 @@ impl Nand {
     /// A unit that is programmed after the previous one of its block, or after the block's erase.
     fn begin_unit(&mut self, page: Ppn, class: Class, die: u16) -> u32 {
         let row = self.geometry.slot(page).row;
-        let is_first = row < self.units.pages;
+        let pages = self.units.unit_pages(page);
+        let is_first = row < pages;
         let before = if is_first {
             self.erases.of(page)
         } else {
@@ -488,11 +523,11 @@ impl Nand {
         let mut node = Node::new(Work::Program, class);
         node.page = page;
         node.die = die;
-        node.length = self.spec.program.of_row(self.flash_row(page));
-        node.pages = word_line.unit_pages() as u16;
+        node.length = self.program_ns(page);
+        node.pages = pages as u16;
         node.planes = word_line.planes as u8;
         node.apart = self.units.is_protected;
-        if self.spec.two_step {
+        if self.spec.two_step && !self.units.slc.has_page(page) {
             node.length = self.spec.program.of_row(0);
             let mut fine = node;
             fine.length = self.spec.program.of_row(1);
@@ -510,8 +545,7 @@ impl Nand {
             self.follow_program(fine, unit);
         }
         self.units.begin(page, unit, &mut self.graph);
-        let block = self.geometry.pages_per_block();
-        if row / self.units.pages + 1 == block / self.units.pages {
+        if row / pages + 1 == self.units.block_pages(page) / pages {
             let block = self.units.block_of(page);
             self.units.close_fine(block, &mut self.graph);
         }

@@ -48,6 +48,9 @@ fn drive(flat: Geometry, cells: &Cells<'_>, transfer_ns: u64, spare: f64) -> Dev
             transfer_ns,
             flush_ns: 0,
             endurance: cells.endurance,
+            slc_read_ns: Flash::SLC_READ_NS,
+            slc_program_ns: Flash::SLC_PROGRAM_NS,
+            slc_endurance: Flash::SLC_ENDURANCE,
         },
         nvram: Nvram {
             read_ns: 50,

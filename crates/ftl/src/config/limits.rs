@@ -16,6 +16,8 @@ use remap_ssd_media::geometry::PAGE_BYTES;
 const CACHE_BYTES_MIN: u64 = 64;
 /// Bytes of the smallest write buffer.
 const BUFFER_BYTES_MIN: u64 = 2 * PAGE_BYTES as u64;
+/// Largest share of the superblocks in SLC mode.
+const SLC_SHARE_MAX: f64 = 0.5;
 
 impl Config {
     /// Words of NVRAM that the media must have.
@@ -36,15 +38,17 @@ impl Config {
 
     /// Superblocks kept free so that garbage collection and a flash log can always make progress: a
     /// victim's pages may open one in every zone before the victim is erased, an atomic command
-    /// takes two without collecting, and translation pages take one: all of this in every group of dies.
+    /// takes two without collecting, translation pages take one, and folding may have opened one in every zone:
+    /// all of this in every group of dies.
     pub(crate) fn reserve(&self, geometry: &Geometry) -> u32 {
-        let opens = 2 + self.gc_opens() as u32 + self.table_opens();
+        let opens = 2 + self.gc_opens() as u32 + self.table_opens() + self.fold_opens();
         geometry.groups() * opens + self.flash_need(geometry).spare
     }
 
     /// Free superblocks at which garbage collection starts.
     pub fn gc_start(&self, geometry: &Geometry) -> u32 {
-        ((f64::from(geometry.superblocks()) * self.gc_free) as u32).max(self.reserve(geometry) + 1)
+        let superblocks = geometry.superblocks() - self.slc_superblocks(geometry);
+        ((f64::from(superblocks) * self.gc_free) as u32).max(self.reserve(geometry) + 1)
     }
 
     /// Checks that the parameters are consistent.
@@ -82,6 +86,7 @@ impl Config {
             ));
         }
 
+        self.check_slc(geometry)?;
         self.check_mapping(geometry)?;
         let (needed_pages, data) = self.pages_needed(geometry);
 
@@ -99,11 +104,12 @@ impl Config {
             ));
         }
 
+        // Superblocks in SLC mode are no room for collected data.
+        let superblocks = geometry.superblocks() - self.slc_superblocks(geometry);
         let needed = needed_pages.div_ceil(data) + busy;
-        if needed > u64::from(geometry.superblocks()) {
+        if needed > u64::from(superblocks) {
             let beside = needed_pages - u64::from(self.lpns) - u64::from(self.internal_lpns());
-            let have = (u64::from(geometry.superblocks()).saturating_sub(busy) * data)
-                .saturating_sub(beside);
+            let have = (u64::from(superblocks).saturating_sub(busy) * data).saturating_sub(beside);
             let most = have.saturating_sub(u64::from(self.internal_lpns()) + 1);
             if self.lpns > geometry.pages() {
                 return fail(format!(
@@ -118,9 +124,8 @@ impl Config {
             }
             return fail(format!(
                 "over-provisioning is too small for garbage collection: {} logical pages need {needed} superblocks and \
-                 there are {}; use at most {most} logical pages",
-                self.lpns,
-                geometry.superblocks()
+                 there are {superblocks}; use at most {most} logical pages",
+                self.lpns
             ));
         }
 
@@ -215,6 +220,32 @@ impl Config {
             return fail(
                 "write_buffer_bytes needs power_loss_protection = true, since pages in the buffer are acknowledged".into(),
             );
+        }
+        Ok(())
+    }
+
+    /// Checks that cells can store fewer bits, and that a superblock has room for data then.
+    fn check_slc(&self, geometry: &Geometry) -> Result<(), ConfigError> {
+        let share = self.slc_share;
+        let fail = |text: String| Err(ConfigError(text));
+        if !(0.0..=SLC_SHARE_MAX).contains(&share) {
+            return fail(format!("slc_share = {share} must be 0 to {SLC_SHARE_MAX}"));
+        }
+        if share == 0.0 {
+            return Ok(());
+        }
+        let bits = geometry.word_line().bits;
+        if bits == 1 {
+            return fail("slc_share needs geometry.cell_bits above 1: cells of one bit are always in SLC mode".into());
+        }
+        let area = self.slc_area(geometry);
+        let line = area.line();
+        let metadata = line + self.tail_pages(geometry).next_multiple_of(line);
+        if geometry.dies() * area.rows() <= metadata {
+            return fail(format!(
+                "a superblock of {} pages in SLC mode is too small for its metadata of {metadata} pages: use more dies or pages per block",
+                geometry.dies() * area.rows()
+            ));
         }
         Ok(())
     }

@@ -105,6 +105,10 @@ pub struct Config {
     /// power fails; 0 if writes go to flash at once.
     #[serde(skip_serializing_if = "is_default")]
     pub write_buffer_bytes: u64,
+    /// Share of the superblocks whose cells store one bit each, as a cache of pages that the host writes; 0 if there
+    /// is none.
+    #[serde(skip_serializing_if = "is_default")]
+    pub slc_share: f64,
     /// Slots in each half of the NVRAM log of deallocations.
     pub dealloc_slots: u32,
     /// Files that the file map of `fs_write` can list; 0 if there is no map.
@@ -124,6 +128,9 @@ pub struct Config {
     /// superblock's erase counter, 2^21 - 1.
     #[serde(skip)]
     pub pe_limit: u32,
+    /// The same of blocks in SLC mode.
+    #[serde(skip)]
+    pub slc_pe_limit: u32,
     /// Guards in force; tests switch them off to prove each one necessary.
     #[serde(skip)]
     pub guards: Guards,
@@ -226,6 +233,7 @@ impl Default for Config {
             refresh_writes: 0,
             mapping_cache_bytes: 0,
             write_buffer_bytes: 0,
+            slc_share: 0.0,
             dealloc_slots: 4096,
             fs_files: 0,
             fs_blocks: 0,
@@ -233,6 +241,7 @@ impl Default for Config {
             fingerprint: FingerprintKind::Blake3,
             scheme_values: SchemeValues::default(),
             pe_limit: 0,
+            slc_pe_limit: 0,
             guards: Guards::ALL,
         }
     }

@@ -8,7 +8,7 @@ use crate::config::granularity::Granularity;
 use crate::config::{CHUNK_LPNS, Config};
 use crate::mapping::cache::TRANSLATION_ENTRIES;
 use remap_ssd_media::geometry::PAGE_BYTES;
-use remap_ssd_media::{Geometry, Lpn, oob};
+use remap_ssd_media::{Geometry, Lpn, SlcArea, oob};
 
 /// Bytes of an entry of the page table or the block table: a flash page and the LR bit.
 const CELL_BYTES: u64 = 4;
@@ -83,6 +83,29 @@ impl Config {
     /// Superblocks that translation pages hold open.
     pub(crate) fn table_opens(&self) -> u32 {
         self.caches_mapping().into()
+    }
+
+    /// Superblocks in SLC mode: the share of each group of dies, at least one.
+    pub fn slc_superblocks(&self, geometry: &Geometry) -> u32 {
+        if self.slc_share == 0.0 {
+            return 0;
+        }
+        let of_group = (f64::from(geometry.blocks_per_die()) * self.slc_share) as u32;
+        geometry.groups() * of_group.max(1)
+    }
+
+    /// The superblocks in SLC mode.
+    pub(crate) fn slc_area(&self, geometry: &Geometry) -> SlcArea {
+        SlcArea::new(geometry, self.slc_superblocks(geometry))
+    }
+
+    /// Superblocks that folding may open besides those of garbage collection.
+    pub(crate) fn fold_opens(&self) -> u32 {
+        if self.slc_share > 0.0 {
+            self.gc_policy.zones() as u32
+        } else {
+            0
+        }
     }
 
     /// Bitmaps of deallocations.

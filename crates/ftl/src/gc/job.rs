@@ -47,12 +47,22 @@ pub(crate) struct LivePage {
     pub(crate) alone: bool,
 }
 
+/// Folds while the host writes.
+#[derive(Default)]
+pub(crate) struct Folding {
+    /// The sequence number from which on to search for a victim again.
+    pub(crate) look_again: u64,
+    /// The last job was a fold, so that the next one frees space if that is short.
+    pub(crate) was_last: bool,
+}
+
 /// GC state and scratch buffers.
 #[derive(Default)]
 pub(crate) struct Gc {
     pub(crate) job: Option<GcJob>,
     /// Superblocks to refresh, if the configuration asks for it.
     pub(crate) refresh: Option<Box<Refresh>>,
+    pub(crate) folding: Folding,
     pub(crate) credit: u64,
     /// Set if nothing was worth collecting: the WSN from which on to search again.
     pub(crate) look_again: u64,

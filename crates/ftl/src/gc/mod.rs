@@ -14,6 +14,7 @@
 //! (`policy`).
 
 mod due;
+mod fold;
 pub(crate) mod job;
 mod pace;
 mod refresh;

@@ -18,6 +18,11 @@ use std::ops::Range;
 
 /// Collections between two checks of wear, on devices that are not tiny.
 const WEAR_PERIOD: u64 = 16;
+/// Returns true if a closed superblock holds data that is collected: no log, and no data in SLC mode, which is folded.
+fn holds_collected(sb: &Superblock) -> bool {
+    !matches!(sb.stream, Stream::Log | Stream::Slc)
+}
+
 /// How much faster than the host collection runs when the pool is empty: one more than this.
 const CATCH_UP: u64 = 8;
 /// Searches for a victim per superblock written by the host, if none is worth collecting.
@@ -86,7 +91,7 @@ impl Ftl {
         let mut peak = RegionPeak::default();
         for id in superblocks.map(SbId) {
             let sb = blocks.get(id);
-            if sb.state == SuperblockState::Closed && sb.stream != Stream::Log {
+            if sb.state == SuperblockState::Closed && holds_collected(sb) {
                 let garbage = sb.capacity.saturating_sub(blocks.owners(id).live);
                 peak.most = peak.most.max(Some(garbage));
                 peak.share = peak
@@ -126,8 +131,8 @@ impl Ftl {
         share: f64,
     ) -> Option<VictimCandidate> {
         let blocks = &self.core.blocks;
-        let is_data = sb.state == SuperblockState::Closed && sb.stream != Stream::Log;
-        if !is_data || blocks.is_in_last_cycle(sb) {
+        let is_data = sb.state == SuperblockState::Closed && holds_collected(sb);
+        if !is_data || blocks.is_in_last_cycle(id) {
             return None;
         }
 
@@ -164,13 +169,14 @@ impl Ftl {
         let period = WEAR_PERIOD.min(u64::from(self.core.geometry.superblocks()) / 4);
         if self.core.stats.gc_runs >= self.gc.runs_at_wear_check + period {
             self.gc.runs_at_wear_check = self.core.stats.gc_runs;
-            let total: u64 = self
-                .core
-                .blocks
+            let blocks = &self.core.blocks;
+            let total: u64 = blocks
                 .iter()
+                .filter(|(id, _)| !blocks.is_slc(*id))
                 .map(|(_, sb)| u64::from(sb.life.incarnation()))
                 .sum();
-            let mean = total as f64 / f64::from(self.core.geometry.superblocks());
+            let superblocks = self.core.geometry.superblocks() - blocks.slc.area.superblocks();
+            let mean = total as f64 / f64::from(superblocks);
             if let Some(worn) = least_worn(
                 self.candidates(0.0, &least),
                 mean,
@@ -254,7 +260,7 @@ impl Ftl {
         let Some(job) = &self.gc.job else {
             let is_short = self.core.blocks.free() <= self.gc_start
                 && self.core.clock.now() >= self.gc.look_again;
-            if is_short || self.wants_refresh() {
+            if is_short || self.wants_refresh() || self.wants_fold() {
                 return self.begin_pace(is_short);
             }
             return Ok(());
@@ -263,9 +269,9 @@ impl Ftl {
         // A stretch is due each time the host has programmed `pages of the stretch * gain / pages of
         // a superblock` pages. So the job's last stretch comes when the host has used the job's gain.
         // Multiplied out, since the quotient is rarely an integer; the rest is the next job's.
-        let (next, gain) = (job.next, job.gain);
+        let (sb, next, gain) = (job.sb, job.next, job.gain);
         self.gc.credit += self.credit_of_a_page();
-        self.work_off(next, gain)
+        self.work_off(sb, next, gain)
     }
 
     /// Called after a page has been read, while a job runs for which a refresh waits.
@@ -273,18 +279,18 @@ impl Ftl {
         match &self.gc.job {
             // A read takes no space: it moves one page, not as many as gain one.
             Some(job) if job.makes_room && !self.core.config.gc_at_once => {
-                let (next, gain) = (job.next, job.gain);
+                let (sb, next, gain) = (job.sb, job.next, job.gain);
                 self.gc.credit += u64::from(gain);
-                self.work_off(next, gain)
+                self.work_off(sb, next, gain)
             }
             _ => self.pace(),
         }
     }
 
-    /// Does a stretch of the current job, which is at page `next` of its victim, if the credit pays for it.
+    /// Does a stretch of the current job, which is at page `next` of its victim `sb`, if the credit pays for it.
     #[inline]
-    fn work_off(&mut self, next: u32, gain: u32) -> Result<(), Refusal> {
-        let pages = STRETCH.min(self.core.geometry.pages_per_superblock() - next);
+    fn work_off(&mut self, sb: SbId, next: u32, gain: u32) -> Result<(), Refusal> {
+        let pages = STRETCH.min(self.core.blocks.extent(sb) - next);
         let price = u64::from(pages) * u64::from(gain);
         if self.gc.credit >= price {
             // At most one more stretch: the rest of a victim with little to gain is no debt.
@@ -309,7 +315,7 @@ impl Ftl {
 
     #[cold]
     pub(super) fn begin_pace(&mut self, is_short: bool) -> Result<(), Refusal> {
-        if !self.begin_refresh() {
+        if !self.begin_refresh() && !self.begin_fold(is_short) {
             let begins = is_short && self.begin_job(false);
             if is_short && !begins {
                 // Only overwriting makes a superblock worth collecting; a search for every page
@@ -379,6 +385,7 @@ impl Ftl {
         let is_short = self.core.blocks.free() <= self.gc_start;
         self.begin_idle_refresh()
             || (is_short && (self.begin_job(false) || self.begin_idle_refresh()))
+            || self.begin_idle_fold()
             || self.begin_room()
     }
 
@@ -387,6 +394,10 @@ impl Ftl {
         let Some(mut job) = self.gc.job.take() else {
             return Ok(());
         };
+        if self.gives_way(&job) {
+            self.give_up_fold(&job);
+            return Ok(());
+        }
         let programs = self.core.stats.gc_programs;
         // Blocks first: pages moved by a merge are garbage when the stretches are processed.
         let merged = if self.hybrid {
@@ -397,10 +408,15 @@ impl Ftl {
 
         let result = merged.and_then(|()| self.move_stretch(&mut job));
         self.core.read_missed(Purpose::Gc);
+        let programs = self.core.stats.gc_programs - programs;
         if job.refreshes {
-            self.core.stats.refresh_programs += self.core.stats.gc_programs - programs;
+            self.core.stats.refresh_programs += programs;
         }
-        if result.is_err() || job.next < self.core.geometry.pages_per_superblock() {
+        let blocks = &mut self.core.blocks;
+        if blocks.is_slc(job.sb) {
+            blocks.slc.note_folded(job.sb, programs);
+        }
+        if result.is_err() || job.next < blocks.extent(job.sb) {
             self.gc.job = Some(job);
             return result;
         }

@@ -174,7 +174,7 @@ impl Ftl {
         if sb.state == SuperblockState::Open {
             return Standing::Later;
         }
-        if sb.state != SuperblockState::Closed || blocks.is_in_last_cycle(sb) {
+        if sb.state != SuperblockState::Closed || blocks.is_in_last_cycle(id) {
             return Standing::Never;
         }
 

@@ -22,7 +22,7 @@ const ROW_SPAN: u32 = 64;
 
 impl Ftl {
     pub(crate) fn move_stretch(&mut self, job: &mut GcJob) -> Result<(), Refusal> {
-        let end = (job.next + STRETCH).min(self.core.geometry.pages_per_superblock());
+        let end = (job.next + STRETCH).min(self.core.blocks.extent(job.sb));
         let mut live = std::mem::take(&mut self.gc.live);
         let mut owners = std::mem::take(&mut self.gc.owners);
         let mut heads = std::mem::take(&mut self.gc.heads);

@@ -63,10 +63,13 @@ fn is_half_erased(
     incarnation: u32,
 ) -> bool {
     let geometry = media.geometry();
-    let tail = blocks.tail_offsets(skipped);
+    let tail = blocks.tail_offsets(sb, skipped);
 
     let is_good = |offset: &u32| !skipped.has(geometry.die_of_offset(*offset));
-    let mut filled = (0..tail.first().copied().unwrap_or(0)).filter(is_good);
+    let end = tail.first().map_or(0, |first| blocks.place_of(sb, *first));
+    let mut filled = (0..end)
+        .map(|place| blocks.offset_at(sb, place))
+        .filter(is_good);
     let is_tail = |oob: Oob| oob.lpn() == Oob::TAIL && oob.incarnation() == incarnation & 63;
     filled.any(|offset| !media.is_programmed(geometry.page(sb, offset)))
         && tail.into_iter().any(|offset| {
@@ -99,7 +102,7 @@ pub(super) fn read_lives(core: &mut Core, witnesses: &mut Witnesses) -> Result<(
         witnesses.saw(record.life.dead_before());
 
         // Failing blocks are not used either, neither before the next erase nor after it.
-        let capacity = core.blocks.capacity(record.bad | record.failing);
+        let capacity = core.blocks.capacity(sb, record.bad | record.failing);
         let found = Superblock {
             state: if capacity == 0 {
                 SuperblockState::Retired
@@ -171,6 +174,11 @@ pub(super) fn read_heads(core: &mut Core, witnesses: &mut Witnesses) -> Result<(
             witnesses.report.superblocks += 1;
             found.opened = head.wsn;
             found.stream = Stream::from_u8(head.stream).unwrap_or(Stream::Host);
+            if (found.stream == Stream::Slc) != core.blocks.is_slc(sb) {
+                return Err(RecoveryError::Foreign(format!(
+                    "superblock {index} was filled with another slc_share"
+                )));
+            }
             found.life.set_incarnation(head.incarnation);
             if !is_known {
                 // The largest value that keeps this head alive: older heads stay dead when the
@@ -179,7 +187,7 @@ pub(super) fn read_heads(core: &mut Core, witnesses: &mut Witnesses) -> Result<(
             }
 
             found.state = SuperblockState::Closed;
-            found.capacity = core.blocks.capacity(found.bad | found.failing);
+            found.capacity = core.blocks.capacity(sb, found.bad | found.failing);
         }
 
         core.blocks.set(sb, found);
@@ -246,7 +254,11 @@ fn head_from_pages(core: &mut Core, sb: SbId) -> Option<SuperblockHead> {
     let life = core.blocks.get(sb).life;
     let is_present = |oob: &Oob| oob.incarnation() == life.incarnation() & 63 && oob.wsn() != 0;
     let proof = find_oob(&core.blocks, &mut core.media, sb, is_present)?;
-    let is_of_log = matches!(proof.lpn(), Oob::LOG | Oob::PARITY);
+    let stream = match proof.lpn() {
+        Oob::LOG | Oob::PARITY => Stream::Log,
+        _ if core.blocks.is_slc(sb) => Stream::Slc,
+        _ => Stream::Host,
+    };
 
     // The stream only determines whether filling continues and whether there is a tail: a log's
     // pages must not be read as data.
@@ -256,7 +268,7 @@ fn head_from_pages(core: &mut Core, sb: SbId) -> Option<SuperblockHead> {
         wsn: life.dead_before() + 1,
         incarnation: life.incarnation(),
         erase_count: life.incarnation(),
-        stream: if is_of_log { Stream::Log } else { Stream::Host } as u8,
+        stream: stream as u8,
         padding: [0; 7],
     })
 }
@@ -293,7 +305,7 @@ fn read_tails(core: &mut Core, witnesses: &mut Witnesses, sb: SbId) -> bool {
     }
     let pages = core.geometry.pages_per_superblock();
 
-    let offsets = core.blocks.tail_offsets(core.blocks.skipped(sb));
+    let offsets = core.blocks.tail_offsets(sb, core.blocks.skipped(sb));
     if offsets.len() < core.config.tail_pages(&core.geometry) as usize {
         return false; // Too many of its blocks failed: it was closed without a tail.
     }
@@ -327,12 +339,12 @@ fn read_tails(core: &mut Core, witnesses: &mut Witnesses, sb: SbId) -> bool {
         }
     }
 
-    let stripe = core.geometry.stripe() as usize;
+    let stripe = core.blocks.line_pages(sb) as usize;
     let mut line_counts = true;
     for (offset, oob) in records.iter().enumerate() {
         if stripe > 1 && offset % stripe == 0 {
             let line = &records[offset..records.len().min(offset + stripe)];
-            line_counts = word_lines::counts(core, line);
+            line_counts = word_lines::counts(core, sb, line);
         }
         if !line_counts {
             continue;
@@ -355,7 +367,8 @@ fn find_left_out(core: &mut Core, sb: SbId) {
     let (mut left_out, mut found) = (DieMask::NONE, 0);
 
     // From the end, as the tail was placed.
-    for offset in (0..geometry.pages_per_superblock()).rev() {
+    for place in (0..core.blocks.places(sb)).rev() {
+        let offset = core.blocks.offset_at(sb, place);
         let oob = core
             .media
             .read_oob(geometry.page(sb, offset), Purpose::Meta)
@@ -369,11 +382,12 @@ fn find_left_out(core: &mut Core, sb: SbId) {
 
         // In front of the tail every page of a good block is programmed.
         if found == wanted {
+            let before = (0..place).map(|place| core.blocks.offset_at(sb, place));
             let erased =
-                (0..offset).filter(|before| !core.media.is_programmed(geometry.page(sb, *before)));
+                before.filter(|before| !core.media.is_programmed(geometry.page(sb, *before)));
             left_out |= erased
                 .map(|before| geometry.die_of_offset(before))
-                .collect();
+                .collect::<DieMask>();
             core.blocks.get_mut(sb).failing |= left_out;
             return;
         }
@@ -425,7 +439,7 @@ pub(super) fn heal_lives(core: &mut Core, damaged: &BTreeMap<SbId, LoadedLife>) 
 fn read_oobs(core: &mut Core, witnesses: &mut Witnesses, sb: SbId) {
     let geometry = core.geometry;
     let bad = core.blocks.get(sb).bad;
-    let stripe = geometry.stripe();
+    let stripe = core.blocks.line_pages(sb);
     let mut line = Vec::with_capacity(stripe as usize);
 
     // Failing blocks are read too: pages programmed before the failure are valid data. Only bad
@@ -445,7 +459,7 @@ fn read_oobs(core: &mut Core, witnesses: &mut Witnesses, sb: SbId) {
             }
 
             let first = geometry.offset_of(start, die);
-            if word_lines::counts(core, &line) {
+            if word_lines::counts(core, sb, &line) {
                 for (offset, oob) in (first..).zip(&line) {
                     add_written_page(core, witnesses, sb, offset, *oob);
                 }
@@ -498,7 +512,7 @@ pub(super) fn resume_streams(core: &mut Core, open: &[SbId]) {
 
         let skipped = entry.bad | entry.failing;
         let head = entry.head;
-        let Some(end) = core.blocks.data_end(skipped) else {
+        let Some(end) = core.blocks.data_end(sb, skipped) else {
             continue;
         };
         word_lines::give_up_incomplete(core, sb, skipped);
@@ -507,18 +521,20 @@ pub(super) fn resume_streams(core: &mut Core, open: &[SbId]) {
 
         let is_programmed =
             |offset: &u32| core.media.is_programmed(core.geometry.page(sb, *offset));
+        let offset_at = |place: u32| core.blocks.offset_at(sb, place);
         // Continues after the last programmed page of any block. Erased pages before it are
         // holes, whose programs the cut undid.
-        let mut next = (0..core.geometry.pages_per_superblock())
+        let mut next = (0..core.blocks.places(sb))
             .rev()
-            .find(is_programmed)
+            .find(|place| is_programmed(&offset_at(*place)))
             .map_or(0, |last| last + 1);
         // Where the pads of the head's word line are missing, its pages take data.
-        let after_head = core.geometry.line_start(head) + core.geometry.stripe();
-        if !is_programmed(&(after_head - 1)) {
-            next = next.max(after_head);
+        let last_of_head = core.blocks.line_start_of(sb, head) + core.blocks.line_pages(sb) - 1;
+        if !is_programmed(&last_of_head) {
+            next = next.max(core.blocks.place_of(sb, last_of_head) + 1);
         }
         let holes: VecDeque<u32> = (0..next.min(end))
+            .map(offset_at)
             .filter(|offset| good(offset) && !is_programmed(offset))
             .collect();
         if holes.is_empty() && next >= end {

@@ -326,7 +326,7 @@ impl Ftl {
             let blocks = &mut self.core.blocks;
             let entry = blocks.get(sb);
             let can_go = matches!(entry.state, SuperblockState::Open | SuperblockState::Closed)
-                && !blocks.is_in_last_cycle(entry);
+                && !blocks.is_in_last_cycle(sb);
             let live = blocks.owners(sb).live;
             let moved = if self.hybrid {
                 self.core.tables.map.blocks().cost(sb, live)

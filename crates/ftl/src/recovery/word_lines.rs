@@ -9,7 +9,7 @@
 //! other pages count: they were issued before the first cut, and the host has seen nothing since. After the
 //! pads they never count.
 //!
-//! Absent: word lines that are programmed at once, which a cut leaves whole, torn or absent.
+//! Absent: word lines that are programmed at once, as all in SLC mode are, which a cut leaves whole, torn or absent.
 
 use crate::config::guard::Guard;
 use crate::core::Core;
@@ -28,9 +28,9 @@ fn is_at_risk(core: &Core) -> bool {
 }
 
 /// Returns true if the pages of a word line count, by the records of its programmed pages.
-pub(super) fn counts(core: &Core, line: &[Oob]) -> bool {
+pub(super) fn counts(core: &Core, sb: SbId, line: &[Oob]) -> bool {
     let stripe = core.geometry.stripe() as usize;
-    if stripe == 1 {
+    if stripe == 1 || core.blocks.is_slc(sb) {
         return true;
     }
     let is_void = |oob: &Oob| oob.lpn() == Oob::PAD && oob.wsn() == VOID;
@@ -40,7 +40,7 @@ pub(super) fn counts(core: &Core, line: &[Oob]) -> bool {
 
 /// Fills up the incomplete word lines of a superblock that is to be filled further.
 pub(super) fn give_up_incomplete(core: &mut Core, sb: SbId, skipped: DieMask) {
-    if !is_at_risk(core) {
+    if !is_at_risk(core) || core.blocks.is_slc(sb) {
         return;
     }
     let (geometry, stripe) = (core.geometry, core.geometry.stripe());

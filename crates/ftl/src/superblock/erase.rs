@@ -21,10 +21,10 @@ impl Superblocks {
         // A tail needs good blocks, so its place moves forward. Pages already programmed in that
         // place keep their data; the superblock then stays without a tail.
         let skipped = self.skipped(sb);
-        let capacity = self.capacity(skipped);
+        let capacity = self.capacity(sb, skipped);
         self.get_mut(sb).capacity = capacity;
 
-        let end = self.data_end(skipped).unwrap_or(0);
+        let end = self.data_end(sb, skipped).unwrap_or(0);
         let waiting = self.waiting.iter_mut().flatten();
         for open in self
             .open
@@ -68,13 +68,14 @@ impl Superblocks {
         let life = self.die(media, sb, clock.now());
         let id = media.name_next();
         self.erase_blocks(media, sb, id);
+        self.slc.note_erase(sb);
         let life = life.with_clean(true);
         LifeRecord::store_life(media, sb, life, After::clear(id).and(After::FENCE));
 
         // Free at once, not when the erases are durable: a block's programs are ordered after its
         // erase anyway, and the next head waits for the erases that must survive a cut
         // (`reserve_is_free`).
-        let capacity = self.capacity(self.get(sb).bad);
+        let capacity = self.capacity(sb, self.get(sb).bad);
         let entry = self.get_mut(sb);
         (entry.life, entry.capacity, entry.erased) = (life, capacity, id);
         entry.state = SuperblockState::Free;
@@ -137,7 +138,7 @@ impl Superblocks {
         // concerns logs, and superblocks that recovery found half erased: GC does not erase other
         // superblocks at their limit.
         let bad = self.get(sb).bad;
-        let worn_out = self.is_worn_out(self.get(sb).life.incarnation());
+        let worn_out = self.is_worn_out(sb, self.get(sb).life.incarnation());
         for die in bad.others(self.geometry.dies()) {
             if media
                 .erase(self.geometry.block(sb, die), id, after)
@@ -156,29 +157,33 @@ impl Superblocks {
         }
     }
 
-    fn is_worn_out(&self, erases: u32) -> bool {
-        erases >= self.pe_limit
+    fn is_worn_out(&self, sb: SbId, erases: u32) -> bool {
+        let limit = match self.is_slc(sb) {
+            true => self.slc_pe_limit,
+            false => self.pe_limit,
+        };
+        erases >= limit
     }
 
     /// Returns true if another erase would wear this superblock out. Then its current contents are
     /// its last.
-    pub(crate) fn is_in_last_cycle(&self, sb: &Superblock) -> bool {
-        self.is_worn_out(sb.life.incarnation() + 1)
+    pub(crate) fn is_in_last_cycle(&self, sb: SbId) -> bool {
+        self.is_worn_out(sb, self.get(sb).life.incarnation() + 1)
     }
 
     /// Returns true if the usable capacity changes with the owners of single pages.
     pub(crate) fn has_last_cycles(&self) -> bool {
-        self.table
-            .iter()
-            .any(|sb| sb.state == SuperblockState::Closed && self.is_in_last_cycle(sb))
+        self.iter()
+            .any(|(id, sb)| sb.state == SuperblockState::Closed && self.is_in_last_cycle(id))
     }
 
     /// Pages of data that the device has room for: the capacity of superblocks that can be filled,
-    /// now or again, and the owned pages of worn ones.
+    /// now or again, and the owned pages of worn ones. Superblocks in SLC mode are a cache and no room.
     pub(crate) fn usable_pages(&self) -> u64 {
         let usable = |(id, sb): (SbId, &Superblock)| match sb.state {
             SuperblockState::Retired => 0,
-            SuperblockState::Closed if self.is_in_last_cycle(sb) => self.owners(id).live,
+            _ if self.is_slc(id) => 0,
+            SuperblockState::Closed if self.is_in_last_cycle(id) => self.owners(id).live,
             _ => sb.capacity,
         };
         self.iter().map(|entry| u64::from(usable(entry))).sum()

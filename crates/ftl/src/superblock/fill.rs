@@ -45,11 +45,19 @@ impl Superblocks {
 
     #[cold]
     fn fill(&mut self, media: &mut Media, stream: Stream, pages: u32) {
+        let pages = match stream {
+            Stream::Slc => self.slc.area.line(),
+            _ => pages,
+        };
         while self
             .open(stream)
             .is_some_and(|open| !open.last_end.is_multiple_of(pages))
         {
-            let Some(taken) = self.take(stream) else {
+            let taken = match stream {
+                Stream::Slc => self.take_slc(),
+                _ => self.take(stream),
+            };
+            let Some(taken) = taken else {
                 return;
             };
             self.meta_programs += 1;

@@ -82,7 +82,11 @@ impl Superblocks {
     pub(super) fn leave_pool(&mut self, sb: SbId) {
         let entry = &self.table[sb.0 as usize];
         if entry.state == SuperblockState::Free {
-            self.pool.remove(self.geometry.group(sb), sb, entry);
+            let pool = match self.slc.area.has(sb) {
+                true => &mut self.slc_pool,
+                false => &mut self.pool,
+            };
+            pool.remove(self.geometry.group(sb), sb, entry);
         }
     }
 
@@ -90,11 +94,15 @@ impl Superblocks {
     pub(super) fn join_pool(&mut self, sb: SbId) {
         let entry = &self.table[sb.0 as usize];
         if entry.state == SuperblockState::Free {
-            self.pool.insert(self.geometry.group(sb), sb, entry);
+            let pool = match self.slc.area.has(sb) {
+                true => &mut self.slc_pool,
+                false => &mut self.pool,
+            };
+            pool.insert(self.geometry.group(sb), sb, entry);
         }
     }
 
-    /// Superblocks that are erased, or will be when opened.
+    /// Superblocks that are erased, or will be when opened; those in SLC mode do not count.
     #[inline]
     pub(crate) fn free(&self) -> u32 {
         self.pool.len()
@@ -106,7 +114,7 @@ impl Superblocks {
         let mut pages = 0;
         let usable = self.pool.by_wear.iter().filter_map(|&(_, _, sb)| {
             let entry = self.get(sb);
-            let wears_out = !entry.life.clean() && self.is_in_last_cycle(entry);
+            let wears_out = !entry.life.clean() && self.is_in_last_cycle(sb);
             (!wears_out).then_some(u64::from(entry.capacity))
         });
         for capacity in usable.take(superblocks) {
@@ -123,16 +131,18 @@ impl Superblocks {
     /// # Errors
     /// A sentence.
     pub(crate) fn check_pool(&self) -> Result<(), Contradiction> {
-        let mut expected = FreePool::default();
-        for (sb, entry) in self.iter() {
-            if entry.state == SuperblockState::Free {
-                expected.insert(self.geometry.group(sb), sb, entry);
+        for (is_slc, pool) in [(false, &self.pool), (true, &self.slc_pool)] {
+            let mut expected = FreePool::default();
+            for (sb, entry) in self.iter() {
+                if entry.state == SuperblockState::Free && self.is_slc(sb) == is_slc {
+                    expected.insert(self.geometry.group(sb), sb, entry);
+                }
             }
-        }
-        if expected.by_wear != self.pool.by_wear || expected.by_erase != self.pool.by_erase {
-            return Err(Contradiction(
-                "the pool of free superblocks is not what the table says".into(),
-            ));
+            if expected.by_wear != pool.by_wear || expected.by_erase != pool.by_erase {
+                return Err(Contradiction(
+                    "the pool of free superblocks is not what the table says".into(),
+                ));
+            }
         }
         Ok(())
     }

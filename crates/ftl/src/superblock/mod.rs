@@ -9,7 +9,7 @@
 //!
 //! The table and its layout are here. `owners` counts the owners of pages, `stream` allocates
 //! pages, `fill` fills word lines up, `open` opens and closes, `erase` ends a life, `free` keeps the free superblocks,
-//! `regions` tracks changes.
+//! `regions` tracks changes, `slc` fills superblocks in SLC mode.
 //!
 //! Invariants: at most one superblock is open per stream and group of dies; a page is allocated
 //! once per incarnation. Absent: the choice of victims (`policy`) and how pages move (`gc`).
@@ -21,12 +21,14 @@ pub(crate) mod life;
 mod open;
 mod owners;
 mod regions;
+mod slc;
 mod stream;
 
 use free::FreePool;
 pub(crate) use open::SuperblockHead;
 pub use owners::Owners;
 pub(crate) use regions::{RegionChanges, RegionPeak, RegionPeaks};
+use slc::SlcCache;
 pub(crate) use stream::{AllocatedPage, OpenSuperblock};
 
 use crate::config::Config;
@@ -57,17 +59,20 @@ pub enum Stream {
     GcMany = 4,
     /// Translation pages, of which most are garbage soon.
     Table = 5,
+    /// Pages written by the host, in SLC mode.
+    Slc = 6,
 }
 
 impl Stream {
     /// All streams, in the order of their persisted numbers.
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::Host,
         Self::Gc,
         Self::Log,
         Self::GcShared,
         Self::GcMany,
         Self::Table,
+        Self::Slc,
     ];
     /// The streams of garbage collection, by zone.
     pub const ZONES: [Self; ZONES_MAX] = [Self::Gc, Self::GcShared, Self::GcMany];
@@ -120,6 +125,8 @@ pub(crate) struct Superblocks {
     /// Erases after which a block is retired: the limit of the flash, or of the incarnation
     /// counter.
     pe_limit: u32,
+    /// The same in SLC mode.
+    slc_pe_limit: u32,
     tail_pages: u32,
     /// OOB records of a tail page, and whether they have the extension.
     tail_records: u32,
@@ -134,6 +141,10 @@ pub(crate) struct Superblocks {
     waiting: [Vec<Option<OpenSuperblock>>; Stream::ALL.len()],
     turn: [u32; Stream::ALL.len()],
     pool: FreePool,
+    /// The free superblocks in SLC mode.
+    slc_pool: FreePool,
+    /// Superblocks in SLC mode, and what became of their pages.
+    pub slc: SlcCache,
     /// Shows victim searches which regions they need not scan again.
     changed: RegionChanges,
     /// Incremented whenever anything in `table` may have changed.
@@ -171,22 +182,26 @@ impl Superblocks {
             erased: ClearId::default(),
         };
 
+        let cycles = |limit| match limit {
+            0 => INCARNATION_MAX,
+            limit => u32::min(limit, INCARNATION_MAX),
+        };
         Self {
             geometry,
             tail_pages: config.tail_pages(&geometry),
             tail_records: config.tail_records(),
             extended: config.scheme.uses_hints(),
             guards: config.guards,
-            pe_limit: match config.pe_limit {
-                0 => INCARNATION_MAX,
-                limit => limit.min(INCARNATION_MAX),
-            },
+            pe_limit: cycles(config.pe_limit),
+            slc_pe_limit: cycles(config.slc_pe_limit),
             table: vec![blank; geometry.superblocks() as usize],
             owners: vec![Owners::default(); geometry.superblocks() as usize],
             open: [const { None }; Stream::ALL.len()],
             waiting: std::array::from_fn(|_| vec![None; geometry.groups() as usize]),
             turn: [0; Stream::ALL.len()],
             pool: FreePool::default(),
+            slc_pool: FreePool::default(),
+            slc: SlcCache::new(config.slc_area(&geometry)),
             changed: RegionChanges::new(geometry.superblocks()),
             reserve: reserve as usize,
             changes: 0,
@@ -273,13 +288,14 @@ impl Superblocks {
     }
 
     /// Offsets of the tail pages: the last good ones, in ascending order.
-    pub(crate) fn tail_offsets(&self, skipped: DieMask) -> Vec<u32> {
+    pub(crate) fn tail_offsets(&self, sb: SbId, skipped: DieMask) -> Vec<u32> {
         let count = self.tail_pages as usize;
 
         // Counted from the end: the tail's pages follow from the excluded blocks, which recovery
         // knows before it reads any page.
-        let mut offsets: Vec<u32> = (0..self.geometry.pages_per_superblock())
+        let mut offsets: Vec<u32> = (0..self.places(sb))
             .rev()
+            .map(|place| self.offset_at(sb, place))
             .filter(|offset| !skipped.has(self.geometry.die_of_offset(*offset)))
             .take(count)
             .collect();
@@ -287,18 +303,21 @@ impl Superblocks {
         offsets
     }
 
-    /// Offset of the word line in which the tail begins: the end of the data. `None` without a good
+    /// Place of the word line in which the tail begins: the end of the data. `None` without a good
     /// block.
-    pub(crate) fn data_end(&self, skipped: DieMask) -> Option<u32> {
-        let tail = self.tail_offsets(skipped).first().copied()?;
-        Some(self.geometry.line_start(tail))
+    pub(crate) fn data_end(&self, sb: SbId, skipped: DieMask) -> Option<u32> {
+        let tail = self.tail_offsets(sb, skipped).first().copied()?;
+        Some(self.place_of(sb, self.line_start_of(sb, tail)))
     }
 
     /// Pages of data that a superblock can hold if these blocks are excluded.
-    pub(crate) fn capacity(&self, skipped: DieMask) -> u32 {
+    pub(crate) fn capacity(&self, sb: SbId, skipped: DieMask) -> u32 {
         let good = skipped.count_others(self.geometry.dies());
-        let stripe = self.geometry.stripe();
-        let metadata = stripe + self.tail_pages.next_multiple_of(stripe);
-        (good * self.geometry.pages_per_block()).saturating_sub(metadata)
+        let (line, rows) = match self.is_slc(sb) {
+            true => (self.slc.area.line(), self.slc.area.rows()),
+            false => (self.geometry.stripe(), self.geometry.pages_per_block()),
+        };
+        let metadata = line + self.tail_pages.next_multiple_of(line);
+        (good * rows).saturating_sub(metadata)
     }
 }

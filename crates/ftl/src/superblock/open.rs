@@ -3,6 +3,7 @@
 //! Invariants: if a page of a superblock is readable, so is its head; a tail vouches for every page
 //! before it. Absent: how recovery uses them (`recovery`).
 
+use super::free::FreePool;
 use super::{OpenSuperblock, Owners, Stream, SuperblockState, Superblocks};
 use crate::clock::WsnClock;
 use crate::config::guard::Guard;
@@ -60,7 +61,7 @@ impl Superblocks {
         clock: &mut WsnClock,
     ) -> bool {
         assert!(self.open[stream as usize].is_none());
-        while let Some(sb) = self.pool.pick(wear, self.turn[stream as usize]) {
+        while let Some(sb) = self.pool_of(stream).pick(wear, self.turn[stream as usize]) {
             // A superblock that is marked clean but is not (a damaged image) is erased like one
             // that is not marked.
             let is_erased = |die| media.next_row(self.geometry.block(sb, die)) == 0;
@@ -79,8 +80,10 @@ impl Superblocks {
             self.get_mut(sb).state = SuperblockState::Open;
             if let Some(head) = self.write_head(media, sb, stream, clock) {
                 let skipped = self.skipped(sb);
-                let end = self.data_end(skipped).expect("a block has taken the head");
-                let capacity = self.capacity(skipped);
+                let end = self
+                    .data_end(sb, skipped)
+                    .expect("a block has taken the head");
+                let capacity = self.capacity(sb, skipped);
                 self.owners[sb.0 as usize] = Owners::default();
                 let entry = self.get_mut(sb);
                 (entry.capacity, entry.head) = (capacity, head);
@@ -105,6 +108,14 @@ impl Superblocks {
         }
 
         false
+    }
+
+    /// The free superblocks that a stream may open.
+    fn pool_of(&self, stream: Stream) -> &FreePool {
+        match stream {
+            Stream::Slc => &self.slc_pool,
+            _ => &self.pool,
+        }
     }
 
     /// Constraint that keeps as many superblocks free as the reserve has, whatever a cut undoes. If
@@ -151,7 +162,11 @@ impl Superblocks {
         // programs, and a page left by a missing erase carries the previous incarnation's number.
         // 1. erases that keep the reserve free  2. the head. Cut before 2: this superblock is free
         // itself.
-        let mut after = self.reserve_is_free();
+        // A superblock in SLC mode is not of the reserve, and its opening leaves the reserve as it is.
+        let mut after = match stream {
+            Stream::Slc => After::NOTHING,
+            _ => self.reserve_is_free(),
+        };
         // Recovery looks for the head in the first block that is not bad: the bad masks must be
         // durable first.
         if !self.skipped(sb).is_empty() {
@@ -159,7 +174,7 @@ impl Superblocks {
         }
 
         while let Some(offset) = self.head_offset(sb, self.skipped(sb)) {
-            let usable = self.capacity(self.skipped(sb)) > 0;
+            let usable = self.capacity(sb, self.skipped(sb)) > 0;
             if !usable {
                 return None;
             }
@@ -171,7 +186,7 @@ impl Superblocks {
                 .program(page, oob, stored, Purpose::Meta, after)
                 .is_ok()
             {
-                let rest = offset + 1..offset + self.geometry.stripe();
+                let rest = offset + 1..offset + self.line_pages(sb);
                 if self.pad(media, sb, rest, After::NOTHING) {
                     return Some(offset);
                 }
@@ -206,7 +221,7 @@ impl Superblocks {
         };
         self.get_mut(open.sb).state = SuperblockState::Closed;
 
-        if self.is_in_last_cycle(self.get(open.sb)) {
+        if self.is_in_last_cycle(open.sb) {
             let bad = self.get(open.sb).bad;
             self.blocks_worn += u64::from(bad.count_others(self.geometry.dies()));
         }
@@ -232,10 +247,10 @@ impl Superblocks {
         };
 
         let incarnation = self.get(open.sb).life.incarnation();
-        let tail = self.tail_offsets(self.skipped(open.sb));
+        let tail = self.tail_offsets(open.sb, self.skipped(open.sb));
         // The tail's word line is filled up before it.
         if let Some(first) = tail.first().copied() {
-            let start = self.geometry.line_start(first);
+            let start = self.line_start_of(open.sb, first);
             if start < first && !self.is_next(media, open.sb, start) {
                 return; // A block failed after its place was used: no tail.
             }
@@ -278,6 +293,9 @@ impl Superblocks {
     /// Returns true if a block that failed may have an incomplete word line whose pages do not count. A tail could
     /// not tell them from others.
     fn has_given_up_lines(&self, media: &Media, sb: SbId) -> bool {
+        if self.is_slc(sb) {
+            return false; // One operation programs a word line.
+        }
         let word_line = self.geometry.word_line();
         let in_turn = word_line.unit_pages() < word_line.pages();
         let is_incomplete = |die| {

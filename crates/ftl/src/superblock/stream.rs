@@ -59,13 +59,13 @@ pub(crate) struct OpenSuperblock {
     /// Superblock number.
     pub sb: SbId,
     pub incarnation: u32,
-    /// Next offset to allocate, and its row and die.
+    /// Next offset to allocate, and its row and die. In SLC mode the next place; row and die are unused.
     pub next: u32,
     pub row: u32,
     pub die: u32,
-    /// The offset after the page that was allocated last; 0 if none was.
+    /// The offset, or place, after the page that was allocated last; 0 if none was.
     pub last_end: u32,
-    /// First offset of the tail's place.
+    /// First offset of the tail's word lines, or its place.
     pub end: u32,
     /// Page offset of the head.
     pub head: u32,
@@ -105,7 +105,7 @@ impl Superblocks {
 
     /// Switches to the next group of dies for a stream's next page.
     #[inline(always)]
-    fn rotate(&mut self, stream: Stream) {
+    pub(super) fn rotate(&mut self, stream: Stream) {
         if self.geometry.groups() > 1 {
             self.rotate_groups(stream as usize);
         }
@@ -302,7 +302,7 @@ impl Superblocks {
     /// A block's first page waits for the head, its others for the pages before them in the block:
     /// if a page of a superblock is readable, so is its head.
     #[inline(always)]
-    fn after_head(&self, sb: SbId, row: u32, head: u32) -> After {
+    pub(super) fn after_head(&self, sb: SbId, row: u32, head: u32) -> After {
         if row == 0 && self.guards.has(Guard::HeadBeforeData) {
             After::page(self.geometry.page(sb, head))
         } else {

@@ -25,6 +25,7 @@ impl Ftl {
         if core.tables.map.len() != core.config.lpns + core.config.internal_lpns() {
             return Err(Contradiction("the map has the wrong length".into()));
         }
+        self.check_slc()?;
         self.check_translation_pages()?;
         if let Some(buffer) = &self.buffer {
             buffer.check(&core.media, &core.tables.map)?;
@@ -139,7 +140,7 @@ fn check_counts(core: &Core, found: &FoundOwners) -> Result<(), Contradiction> {
         }
 
         total += u64::from(kept.remapped);
-        free += u32::from(sb.state == SuperblockState::Free);
+        free += u32::from(sb.state == SuperblockState::Free && !core.blocks.is_slc(id));
     }
 
     if total != core.blocks.remapped_total() || free != core.blocks.free() {

@@ -278,9 +278,9 @@ impl Ftl {
     /// for nothing else.
     #[inline]
     pub(super) fn fill_host_line(&mut self) {
-        self.core
-            .blocks
-            .fill_line(&mut self.core.media, Stream::Host);
+        let (blocks, media) = (&mut self.core.blocks, &mut self.core.media);
+        blocks.fill_line(media, Stream::Host);
+        blocks.fill_line(media, Stream::Slc);
     }
 
     /// Reads the candidate page of an untrusted fingerprint, or of one loaded from a file, and

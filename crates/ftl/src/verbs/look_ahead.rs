@@ -58,7 +58,7 @@ impl Ftl {
         let (core, Some(job)) = (&self.core, &mut self.gc.job) else {
             return;
         };
-        let end = (job.next + STRETCH).min(core.geometry.pages_per_superblock());
+        let end = (job.next + STRETCH).min(core.blocks.extent(job.sb));
         if job.seen >= end {
             return;
         }

@@ -4,6 +4,7 @@
 //! mapping. Absent: the commands (`command`), relocated pages (`gc`), and blocks in order
 //! (`hybrid`).
 
+use crate::core::Core;
 use crate::dedup::{Fingerprint, PageLookup};
 use crate::error::{LOST, Refusal};
 use crate::ftl::Ftl;
@@ -81,6 +82,7 @@ impl Ftl {
             // Tables change only now: a failed program must leave the LPN where it was.
             self.core.programmed(ppn, Purpose::Host);
             self.core.relink(lpn, ppn, false);
+            self.core.blocks.slc.note_program(taken.sb);
             if self.hybrid {
                 self.written_in_order(lpn, ppn);
             }
@@ -133,6 +135,11 @@ impl Ftl {
         if !self.paused {
             self.pace()?;
         }
+        if self.core.blocks.has_slc()
+            && let Some(taken) = self.take_slc_page(lpn)
+        {
+            return Ok(taken);
+        }
         loop {
             if let Some(taken) = self.core.blocks.take_for(Stream::Host, lpn) {
                 return Ok(taken);
@@ -151,6 +158,30 @@ impl Ftl {
                 && !blocks.open_next(&mut self.core.media, Stream::Host, &mut self.core.clock)
             {
                 return Err(self.end_of_life());
+            }
+        }
+    }
+
+    /// Allocates the next page in SLC mode, if a superblock is open or free there. Nothing waits for room: without
+    /// it, the page goes where all bits are used.
+    #[inline(never)]
+    fn take_slc_page(&mut self, lpn: Lpn) -> Option<AllocatedPage> {
+        self.core.blocks.turn_for(Stream::Slc, lpn);
+        loop {
+            if let Some(taken) = self.core.blocks.take_slc() {
+                return Some(taken);
+            }
+            self.close(Stream::Slc);
+            let Core {
+                blocks,
+                media,
+                clock,
+                ..
+            } = &mut self.core;
+            let is_open = blocks.open_next(media, Stream::Slc, clock)
+                || (!blocks.is_by_lpn() && blocks.turn_to_open_slc());
+            if !is_open {
+                return None;
             }
         }
     }
@@ -225,6 +256,7 @@ impl Ftl {
 
             self.core.programmed(ppn, Purpose::Meta);
             self.core.relink(lpn, ppn, false);
+            self.core.blocks.slc.note_program(taken.sb);
             return Ok(());
         }
     }

@@ -223,6 +223,9 @@ struct RunCounts {
     table_programs: u64,
     /// Pages that left the write buffer.
     written_back: u64,
+    /// Pages moved from superblocks in SLC mode before a cut, and pages written past these.
+    folded: u64,
+    past_slc: u64,
 }
 
 /// The place of the page that most LPNs have, if these are more than a small counter holds.
@@ -269,6 +272,12 @@ fn run_counted(
             )
         };
         execute(&mut ftl, command).map_err(|refusal| at(refusal.to_string()))?;
+        // Folds in idle time are cut with the command before them.
+        if config.slc_share > 0.0 && random.below(3) == 0 {
+            for _ in 0..1 + random.below(4) {
+                ftl.background();
+            }
+        }
         ftl.media_mut().ops.clear();
         contents = before.clone();
         apply(command, &mut contents);
@@ -279,6 +288,8 @@ fn run_counted(
         done.refreshed += counts.refresh_runs;
         done.table_programs += counts.table_programs;
         done.written_back += counts.buffer_written_back;
+        done.folded += counts.slc_folded;
+        done.past_slc += counts.host_programs.saturating_sub(counts.slc_programs);
         let now = most_owned(&mut ftl, &contents);
         done.many_moved += u64::from(many.is_some() && now.is_some() && now != many);
         ftl.media_mut().ops.clear();
@@ -395,7 +406,7 @@ fn nothing_is_lost_of_blocks_in_order() {
 const WORD_LINES: [(u32, u32, bool); 4] =
     [(4, 1, true), (2, 2, false), (2, 3, true), (1, 3, false)];
 
-/// A device without power-loss protection, with the maximum number of logical pages.
+/// A device without power-loss protection, unless the scheme needs it, with the maximum number of logical pages.
 fn in_lines(scheme: SchemeKind, entry: EntrySize, variant: usize) -> (Geometry, Config) {
     let (planes, bits, one_shot) = WORD_LINES[variant % WORD_LINES.len()];
     let word_line = WordLine {
@@ -411,7 +422,7 @@ fn in_lines(scheme: SchemeKind, entry: EntrySize, variant: usize) -> (Geometry, 
         lpns: 40,
         scheme,
         entry,
-        power_loss_protection: false,
+        power_loss_protection: scheme.keeps_entries_on_flash(),
         dealloc_slots: [64, 16, 6][variant / 4 % 3],
         dedup: variant.is_multiple_of(2),
         gc_free: 0.0,
@@ -544,6 +555,37 @@ fn the_write_buffer_needs_its_guards() {
         });
         assert!(lost, "{guard} is not needed");
     }
+}
+
+/// Pages are written in SLC mode and folded, with all owners, with and without a buffer that survives a cut.
+#[test]
+fn nothing_is_lost_while_pages_are_folded() {
+    let (mut cuts, mut folded, mut past) = (0, 0, 0);
+    for (scheme, entry) in durable_schemes() {
+        let mut folded_here = 0;
+        // Cells of two bits and of three, programmed at once and page by page.
+        let variants = [1, 6, 7, 2, 3, 5].into_iter().take(variants() / 3);
+        for variant in variants {
+            let (geometry, config) = in_lines(scheme, entry, variant);
+            let protected = scheme.keeps_entries_on_flash() || variant < WORD_LINES.len();
+            let config = Config {
+                lpns: 40,
+                slc_share: [0.1, 0.2][variant % 2],
+                power_loss_protection: protected,
+                ..config
+            };
+            let config = with_log(&geometry, &config, 512);
+            let device = (geometry, nearly_full(&geometry, &config, 0));
+            let run = run_counted(&device, variant as u64 + 1, 12).unwrap();
+            cuts += run.cuts;
+            folded_here += run.folded;
+            past += run.past_slc;
+        }
+        assert!(folded_here > 10, "{scheme}: {folded_here}");
+        folded += folded_here;
+    }
+    println!("{cuts} cuts, {folded} pages folded, {past} pages past the SLC area");
+    assert!(past > 50, "{past}");
 }
 
 /// The campaign, which draws few of many cuts, does not notice the absence of this guard.

@@ -40,6 +40,7 @@ mod refused;
 mod relearn;
 mod segment_links;
 mod shadow;
+mod slc;
 mod space;
 mod stale_entries;
 mod survival;

@@ -27,6 +27,7 @@ use crate::op::{After, ClearId, Op, OpKind, Purpose};
 use crate::pages::MappedPages;
 use crate::rail::Rail;
 use crate::slab::Slab;
+use crate::slc::SlcArea;
 pub use power::WriteBackMark;
 use std::sync::Arc;
 
@@ -67,6 +68,8 @@ pub struct Media {
     /// Unless the controller's buffer survives a cut: whether waits for a page are waits for its word
     /// line.
     unprotected: Option<bool>,
+    /// Superblocks in SLC mode.
+    slc: SlcArea,
     /// Journal of all changes, for a device in a folder.
     folder: Option<Box<Folder>>,
     next_clear: u64,
@@ -108,6 +111,7 @@ impl Media {
             untimed: false,
             rail: None,
             unprotected: None,
+            slc: SlcArea::NONE,
             folder: None,
             // 0 is no ID.
             next_clear: 1,

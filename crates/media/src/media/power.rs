@@ -7,6 +7,7 @@ use super::Media;
 use crate::image::Image;
 use crate::op::{After, Op, OpKind, Purpose};
 use crate::rail::{AckSet, Outcome, Rail};
+use crate::slc::SlcArea;
 
 /// Position among the operations of the current command.
 #[derive(Clone, Copy, Debug)]
@@ -20,17 +21,21 @@ impl Media {
     pub fn attach_rail(&mut self) {
         let mut rail = Rail::new(self.to_image());
         if let Some(whole_lines) = self.unprotected {
-            rail.unprotect(whole_lines);
+            rail.unprotect(whole_lines, self.slc);
         }
         self.rail = Some(Box::new(rail));
     }
 
+    /// From now on these superblocks are in SLC mode. To be called before `unprotect`.
+    pub fn use_slc(&mut self, area: SlcArea) {
+        self.slc = area;
+    }
     /// From now on the controller's buffer does not survive a cut: a program unit lands as a whole, and a torn one
     /// may damage its word line. With `whole_lines`, who waits for a page waits for its word line.
     pub fn unprotect(&mut self, whole_lines: bool) {
         self.unprotected = Some(whole_lines);
         if let Some(rail) = &mut self.rail {
-            rail.unprotect(whole_lines);
+            rail.unprotect(whole_lines, self.slc);
         }
     }
     /// Returns true if a cut empties the controller's buffer.

@@ -73,7 +73,11 @@ impl Media {
         let Some(from) = self.faults.program.get(&block) else {
             return false;
         };
-        let stripe = self.nand.geometry.stripe();
+        let (sb, _) = self.nand.geometry.place_of_block(block);
+        let stripe = match self.slc.has(sb) {
+            true => self.slc.line(),
+            false => self.nand.geometry.stripe(),
+        };
         if self.unprotected.is_none() || stripe == 1 {
             return row >= *from;
         }

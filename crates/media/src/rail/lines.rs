@@ -3,7 +3,7 @@
 //! Without power-loss protection the controller's buffer forgets its pages. A program unit lands as a whole, and
 //! only once all of its pages have been issued; so an operation may wait for pages that are issued after it.
 //! A torn program leaves any of its pages unreadable, and any page that shares its word line, even if that
-//! one was durable.
+//! one was durable. In SLC mode a program unit is a word line.
 //!
 //! Invariant: with units of one page, all this is what `Rail` does without it. Absent: how the firmware fills
 //! units.
@@ -11,6 +11,7 @@
 use super::{Outcome, PendingOp, mix};
 use crate::effect::MediaEffect;
 use crate::geometry::{BlockId, Geometry, Ppn};
+use crate::slc::SlcArea;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
@@ -18,12 +19,47 @@ use std::ops::Range;
 #[derive(Clone)]
 pub(super) struct Lines {
     /// Pages of a program unit, and of a word line.
-    unit: u32,
-    line: u32,
+    sizes: LineSizes,
     /// Who waits for a page waits for its word line.
     whole: bool,
     /// By first page, the lines whose last page has not been issued.
     open: BTreeMap<u32, OpenLine>,
+}
+
+/// Pages of a program unit, and of a word line, by the mode of the superblock.
+#[derive(Clone, Copy)]
+struct LineSizes {
+    unit: u32,
+    line: u32,
+    slc: SlcArea,
+}
+
+impl LineSizes {
+    /// Pages of the word line of a page.
+    fn line(self, page: u32) -> u32 {
+        match self.slc.has_page(Ppn(page)) {
+            true => self.slc.line(),
+            false => self.line,
+        }
+    }
+
+    /// Pages of the program unit of a page.
+    fn unit(self, page: u32) -> u32 {
+        match self.slc.has_page(Ppn(page)) {
+            true => self.slc.line(),
+            false => self.unit,
+        }
+    }
+
+    /// The first page of the word line of a page. A superblock has whole word lines.
+    fn first_of_line(self, page: u32) -> u32 {
+        page - page % self.line(page)
+    }
+
+    /// The first page of the program unit of a page.
+    fn first_of_unit(self, page: u32) -> u32 {
+        page - page % self.unit(page)
+    }
 }
 
 #[derive(Clone)]
@@ -45,11 +81,14 @@ pub(super) struct Landed {
 }
 
 impl Lines {
-    pub(super) fn new(geometry: Geometry, whole: bool) -> Self {
+    pub(super) fn new(geometry: Geometry, whole: bool, slc: SlcArea) -> Self {
         let word_line = geometry.word_line();
         Self {
-            unit: word_line.unit_pages(),
-            line: word_line.pages(),
+            sizes: LineSizes {
+                unit: word_line.unit_pages(),
+                line: word_line.pages(),
+                slc,
+            },
             whole,
             open: BTreeMap::new(),
         }
@@ -58,7 +97,9 @@ impl Lines {
     /// The pages that must be durable before whoever waits for `pages` begins.
     pub(super) fn waited(&self, pages: Range<u32>) -> Range<u32> {
         if self.whole && !pages.is_empty() {
-            pages.start - pages.start % self.line..pages.end.next_multiple_of(self.line)
+            let last = pages.end - 1;
+            let end = self.sizes.first_of_line(last) + self.sizes.line(last);
+            self.sizes.first_of_line(pages.start)..end
         } else {
             pages
         }
@@ -67,8 +108,8 @@ impl Lines {
     /// Operation `token` waits for `pages`, of which some may not have been issued. The program of `own` does not wait
     /// for later pages of its own line, which come after it.
     pub(super) fn wait(&mut self, token: u64, pages: &Range<u32>, own: Option<Ppn>) {
-        let first = pages.start - pages.start % self.line;
-        let own = own.map(|page| page.0 - page.0 % self.line);
+        let first = self.sizes.first_of_line(pages.start);
+        let own = own.map(|page| self.sizes.first_of_line(page.0));
         for (first, line) in self.open.range_mut(first..pages.end) {
             if own != Some(*first) {
                 line.waiting.push((token, pages.clone()));
@@ -83,20 +124,21 @@ impl Lines {
         }
         for (first, line) in &mut self.open {
             if line.since < since {
-                line.waiting.push((token, *first..*first + self.line));
+                line.waiting
+                    .push((token, *first..*first + self.sizes.line(*first)));
             }
         }
     }
 
     /// The first program of the line that holds a page, if the line is being filled.
     pub(super) fn since(&self, page: Ppn) -> Option<u64> {
-        let first = page.0 - page.0 % self.line;
+        let first = self.sizes.first_of_line(page.0);
         self.open.get(&first).map(|line| line.since)
     }
 
     /// A page is programmed. Returns the operations that wait for it already.
     pub(super) fn program(&mut self, page: Ppn, token: u64) -> Vec<u64> {
-        let first = page.0 - page.0 % self.line;
+        let first = self.sizes.first_of_line(page.0);
         let line = self.open.entry(first).or_insert_with(|| OpenLine {
             since: token,
             next: page.0,
@@ -106,7 +148,7 @@ impl Lines {
         let tokens = named.filter(|(_, pages)| pages.contains(&page.0));
         let tokens = tokens.map(|(token, _)| *token).collect();
         line.next = page.0 + 1;
-        if page.0 + 1 == first + self.line {
+        if page.0 + 1 == first + self.sizes.line(first) {
             self.open.remove(&first);
         }
         tokens
@@ -114,26 +156,29 @@ impl Lines {
 
     /// The pages that must be settled with one.
     pub(super) fn together(&self, page: Ppn) -> Range<u32> {
-        let size = if self.whole { self.line } else { self.unit };
-        let first = page.0 - page.0 % size;
+        let (first, size) = if self.whole {
+            (self.sizes.first_of_line(page.0), self.sizes.line(page.0))
+        } else {
+            (self.sizes.first_of_unit(page.0), self.sizes.unit(page.0))
+        };
         first..first + size
     }
 
     /// The pages that a torn program may damage besides its own: those of its word line before it.
     pub(super) fn exposed(&self, first: u32) -> Range<u32> {
-        first - first % self.line..first
+        self.sizes.first_of_line(first)..first
     }
 
     /// The pending operations that land together, and for each operation where it is among them.
     fn units(&self, pending: &VecDeque<PendingOp>) -> (Vec<Vec<usize>>, Vec<usize>) {
         let (mut units, mut unit_of) = (Vec::<Vec<usize>>::new(), Vec::new());
-        // By number, the unit that is being filled. An erased block is filled again from its first page on.
+        // By first page, the unit that is being filled. An erased block is filled again from its first page on.
         let mut filling: BTreeMap<u32, usize> = BTreeMap::new();
         let page_of = |index: usize| pending[index].effect.page().map(|page| page.0);
         for (index, op) in pending.iter().enumerate() {
             let begun = match op.effect {
                 MediaEffect::Program { ppn, .. } => {
-                    let begun = filling.get(&(ppn.0 / self.unit)).copied();
+                    let begun = filling.get(&self.sizes.first_of_unit(ppn.0)).copied();
                     begun
                         .filter(|unit| units[*unit].last().copied().and_then(page_of) < Some(ppn.0))
                 }
@@ -144,7 +189,7 @@ impl Lines {
                 units.len() - 1
             });
             if let MediaEffect::Program { ppn, .. } = op.effect {
-                filling.insert(ppn.0 / self.unit, unit);
+                filling.insert(self.sizes.first_of_unit(ppn.0), unit);
             }
             units[unit].push(index);
             unit_of.push(unit);
@@ -156,7 +201,7 @@ impl Lines {
     fn blocked(&self) -> BTreeSet<u64> {
         let mut blocked = BTreeSet::new();
         for (first, line) in &self.open {
-            let end = first + self.line;
+            let end = first + self.sizes.line(*first);
             let waiting = line.waiting.iter();
             let missing = waiting.filter(|(_, pages)| pages.end.min(end) > line.next);
             blocked.extend(missing.map(|(token, _)| *token));
@@ -174,7 +219,7 @@ impl Lines {
         let (units, unit_of) = self.units(pending);
         let mut decision = Decision {
             pending,
-            unit: self.unit,
+            sizes: self.sizes,
             units,
             unit_of,
             blocked: self.blocked(),
@@ -195,7 +240,7 @@ impl Lines {
 
 struct Decision<'a> {
     pending: &'a VecDeque<PendingOp>,
-    unit: u32,
+    sizes: LineSizes,
     /// The operations that land together, in order of issue, and for each operation where it is among them.
     units: Vec<Vec<usize>>,
     unit_of: Vec<usize>,
@@ -251,7 +296,9 @@ impl Decision<'_> {
     fn is_complete(&self, members: &[usize]) -> bool {
         let last = members.last().map(|last| &self.pending[*last].effect);
         match last {
-            Some(MediaEffect::Program { ppn, .. }) => (ppn.0 + 1).is_multiple_of(self.unit),
+            Some(MediaEffect::Program { ppn, .. }) => {
+                (ppn.0 + 1).is_multiple_of(self.sizes.unit(ppn.0))
+            }
             _ => true,
         }
     }
@@ -309,7 +356,9 @@ impl Decision<'_> {
             (outcome, _) => outcome,
         };
         if let (Outcome::Torn(seed), MediaEffect::Program { ppn, .. }) = (outcome, first) {
-            self.landed.torn.push((ppn.0 / self.unit * self.unit, seed));
+            self.landed
+                .torn
+                .push((self.sizes.first_of_unit(ppn.0), seed));
         }
 
         for index in members {
@@ -319,7 +368,7 @@ impl Decision<'_> {
             self.landed.outcomes[index] = match (outcome, &op.effect) {
                 // Some pages of a torn unit can be read, as if their planes had been faster.
                 (Outcome::Torn(seed), MediaEffect::Program { ppn, .. })
-                    if self.unit > 1 && mix(seed ^ u64::from(ppn.0)) & 1 == 1 =>
+                    if self.sizes.unit(ppn.0) > 1 && mix(seed ^ u64::from(ppn.0)) & 1 == 1 =>
                 {
                     Outcome::Whole
                 }

@@ -225,6 +225,23 @@ fn every_figure_of_a_summary_is_measured_by_some_run() {
         &RunOptions::default(),
     ));
 
+    // An SLC cache, of which superblocks are folded.
+    let cells = [
+        "geometry.cell_bits=2",
+        "geometry.one_shot=true",
+        "timing.engine=nand",
+        "background.lookup_stalls_dies=false",
+        "firmware.lpns=6000000",
+        "firmware.slc_share=0.1",
+    ];
+    let mut cached = device(SchemeKind::RemapSsd, &cells);
+    let mut source = Mixed::on(&cached, 60_000);
+    let summary = measured(&mut cached, &mut source, &RunOptions::default());
+    let slc = summary.slc.expect("it has a cache");
+    assert_eq!(slc.host_pages + slc.past_pages, summary.host_programs);
+    assert!(slc.folded_pages < summary.gc_pages);
+    add(&summary);
+
     // Indirection units of four pages, written page by page and whole.
     let units = [
         "geometry.page_bytes=16384",

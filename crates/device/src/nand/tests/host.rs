@@ -1,7 +1,7 @@
 //! A host with a fixed number of requests in flight, and flash without firmware.
 
 use crate::config::Latencies;
-use crate::nand::{CellTimes, Nand, NandSpec, RequestEnd, Suspension};
+use crate::nand::{CellTimes, Nand, NandSpec, RequestEnd, SlcSpec, Suspension};
 use crate::step::{DataPath, Step};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::op::NO_PAGE;
@@ -40,6 +40,7 @@ pub(super) fn spec(read_ns: u64, program_ns: u64, page_bytes: u64) -> NandSpec {
         read: CellTimes::flat(read_ns + 20),
         program: CellTimes::flat(program_ns),
         two_step: false,
+        slc: SlcSpec::NONE,
         erase_ns: 3_500_000,
         transfer_ns: page_bytes / 2 * 6,
         command_ns: [290, 361, 220],

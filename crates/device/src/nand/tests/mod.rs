@@ -9,6 +9,7 @@ mod errors;
 mod exact;
 mod host;
 mod planes;
+mod slc;
 mod suspension;
 mod two_step;
 mod units;

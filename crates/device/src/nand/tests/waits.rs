@@ -60,6 +60,7 @@ fn spec(noise: &mut Noise, word_line: WordLine) -> NandSpec {
             false => CellTimes::flat(PROGRAM),
         },
         two_step,
+        slc: crate::nand::SlcSpec::NONE,
         erase_ns: ERASE,
         transfer_ns: u64::from(noise.below(2)) * 30,
         command_ns: [noise.below(2).into(); 3],

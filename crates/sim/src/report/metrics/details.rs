@@ -9,7 +9,7 @@ use super::flash_time::{energy, flash_time};
 use super::remaps::{
     indirection, mapping, mapping_cache, remapping, remapping_metadata, write_buffer,
 };
-use super::wear::{survival, wear};
+use super::wear::{slc, survival, wear};
 use crate::summary::{OpenLoop, Percentiles, RunSummary};
 
 /// Returns all measurements of one run that are not in the overview, except wall-clock time.
@@ -41,6 +41,7 @@ pub(crate) fn details(run: &RunSummary) -> Vec<Section> {
     sections.extend(always);
     sections.extend(mapping_cache(run));
     sections.extend(write_buffer(run));
+    sections.extend(slc(run));
     sections.extend(flash_time(run));
     sections.extend(energy(run));
     sections.extend(indirection(run));

@@ -53,6 +53,38 @@ pub(super) fn wear(run: &RunSummary) -> Section {
     }
 }
 
+/// Use and wear of the SLC cache, if there is one.
+pub(super) fn slc(run: &RunSummary) -> Option<Section> {
+    let cost = run.slc?;
+    Some(Section {
+        title: "SLC cache",
+        rows: vec![
+            ("room for data", bytes(cost.room_pages * PAGE_BYTES as u64)),
+            (
+                "superblocks free at the end",
+                format!(
+                    "{} of {}",
+                    exact(cost.free_superblocks),
+                    exact(cost.superblocks)
+                ),
+            ),
+            ("pages of the host programmed in it", exact(cost.host_pages)),
+            ("programmed past it", exact(cost.past_pages)),
+            ("pages folded", exact(cost.folded_pages)),
+            ("dead before they were folded", exact(cost.died_pages)),
+            ("superblocks erased", exact(cost.erases)),
+            (
+                "erases per block in SLC mode, mean",
+                number(cost.erase_mean),
+            ),
+            (
+                "erases per other block, mean",
+                number(cost.other_erase_mean),
+            ),
+        ],
+    })
+}
+
 /// Pages with one reference, and pages with several.
 pub(super) fn survival(run: &RunSummary) -> Section {
     let single = Lives::of(run.survival.iter().filter(|class| class.references == 1));
