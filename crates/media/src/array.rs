@@ -321,8 +321,9 @@ impl NandArray {
 
         // Only programmed rows hold an OOB.
         let rows = self.next_row[geometry.block(sb, die).0 as usize];
-        each_line(&geometry, (sb, die), rows, |line| {
-            self.oob[line.start as usize..line.end as usize].fill([0; OOB_BYTES]);
+        each_line(&geometry, (sb, die), rows, |line| match line.len() {
+            1 => self.oob[line.start as usize] = [0; OOB_BYTES],
+            _ => self.oob[line.start as usize..line.end as usize].fill([0; OOB_BYTES]),
         });
 
         if !self.seconds.is_empty() {
@@ -470,10 +471,6 @@ fn each_line(
     mut each: impl FnMut(Range<u32>),
 ) {
     let (first, stripe) = (geometry.page(sb, 0).0, geometry.stripe());
-    if stripe == 1 {
-        let pages = (0..rows).map(|row| first + geometry.offset_of(row, die));
-        return pages.for_each(|page| each(page..page + 1));
-    }
     let mut row = 0;
     while row < rows {
         let page = first + geometry.offset_of(row, die);

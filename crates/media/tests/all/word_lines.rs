@@ -140,3 +140,41 @@ fn a_page_does_not_wait_for_later_pages_of_its_word_line() {
     media.settle_all();
     assert_eq!(media.pending(), 0);
 }
+
+/// The place of a page is found without divisions.
+#[test]
+fn places_of_pages_are_those_of_plain_division() {
+    for (dies, pages_per_block, superblocks, planes, bits) in [
+        (1, 48, 1_000_003, 4, 3),
+        (3, 36, 999_983, 3, 4),
+        (16, 3072, 4001, 4, 3),
+        (7, 1000, 30_011, 1, 1),
+    ] {
+        let shape = Shape {
+            channels: 1,
+            dies,
+            superblocks,
+            pages_per_block,
+        };
+        let word_line = WordLine {
+            planes,
+            bits,
+            ..WordLine::SINGLE
+        };
+        let geometry = Geometry::new(shape).unwrap();
+        let geometry = geometry.with_word_line(word_line).unwrap();
+        let (all, stripe) = (dies * pages_per_block, geometry.stripe());
+        let last = geometry.pages() - 1;
+        let some = (0..last).step_by(last as usize / 50_000 + 1);
+        for page in some.chain(0..all).chain(last - all..=last) {
+            let (superblock, offset) = (page / all, page % all);
+            let line = offset / stripe;
+            let slot = geometry.slot(Ppn(page));
+            assert_eq!(geometry.superblock(Ppn(page)).0, superblock);
+            assert_eq!(geometry.offset(Ppn(page)), offset);
+            assert_eq!(slot.die, line % dies);
+            assert_eq!(slot.row, line / dies * stripe + offset % stripe);
+            assert_eq!(geometry.line_start(offset), offset - offset % stripe);
+        }
+    }
+}

@@ -314,3 +314,22 @@ fn a_page_that_waits_for_room_says_for_whom_its_die_works() {
     assert!(queue > 600_000 && none == 0, "{queue} {none}");
     assert_eq!(waited(Purpose::Gc), [0, queue]);
 }
+
+/// A store that waits for a page of its own request: the page's time is the request's.
+#[test]
+fn what_waits_for_a_page_of_its_request_has_the_causes_of_that_page() {
+    let mut nand = nand(1, LARGE, spec(0, 400_000, 0), link(PAGE));
+    let page = op(OpKind::Program, Purpose::Host, 0, After::NOTHING);
+    let mut store = Op::new(OpKind::NvWrite, Purpose::Host, After::page(Ppn(0)));
+    store.amount = 64;
+    nand.open(0);
+    let step = |data, goes_on| Step::new(data, goes_on);
+    nand.step(Some(0), 0, step(DataPath::FromHost, true), false, &[page]);
+    nand.step(Some(0), 0, step(DataPath::Absent, false), false, &[store]);
+    nand.close(0);
+
+    let end = nand.next_end().unwrap().at;
+    let causes = nand.causes(0);
+    assert!(end > 0 && causes.of(Cause::Controller) > 0, "{causes:?}");
+    assert_eq!(causes.total(), end);
+}
