@@ -893,7 +893,6 @@ pub(super) const COMBINED: &[SetupProfile] = &[
     },
 ];
 
-
 /// Pages in turn of cells with two bits, on two planes.
 const TWO_BITS: WordLine = WordLine {
     planes: 2,

@@ -29,6 +29,7 @@ mod pebble_micro;
 mod phases;
 mod real_flash;
 mod recovery;
+mod slc_cache;
 mod write_buffer;
 
 use crate::LabError;
@@ -92,6 +93,7 @@ const ALL: &[(&str, Analysis)] = &[
     ("indirection-units", |_| {
         Box::new(indirection_units::analyse)
     }),
+    ("slc-cache", |_| Box::new(slc_cache::analyse)),
     ("agreement", |_| Box::new(agreement::analyse)),
 ];
 
