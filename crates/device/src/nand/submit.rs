@@ -1,10 +1,8 @@
 //! Steps of commands become parts and operations that wait.
 
 use super::Nand;
-use super::Nand;
 use super::graph::{Class, Mark, NONE, Node, Work};
 use super::lanes::{Ready, Way};
-use super::spec::NandSpec;
 use super::timers::Timer;
 use crate::step::{DataPath, Step};
 use crate::timing::per_64_bytes;

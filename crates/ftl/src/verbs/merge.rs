@@ -4,9 +4,12 @@
 //! commit, or a relocation that has left a part of it. A merged page that landed first would show their effects although a
 //! cut undoes them.
 //!
-//! 1. the page that was read, and the stores of all earlier commands  2. the merged page  3. the acknowledgement. Cut before 2: the
-//! earlier page is where it was, since nothing is programmed in place, and holds everything acknowledged. After 2: the merged page
-//! holds it, and what it shows of commands in flight is durable.
+//! ```text
+//! 1. the page that was read, and the stores of all earlier      cut before 2: the earlier page is where it was, since nothing
+//!    commands                                                   is programmed in place, and holds everything acknowledged
+//! 2. the merged page                                            cut after 2: the merged page holds it, and what it shows of
+//! 3. the acknowledgement                                        commands in flight is durable
+//! ```
 //!
 //! Invariant: a merged page is programmed, never mapped to a page of the same content: that record would wait for the page it
 //! names, not for 1. Absent: the merging (the caller's).
