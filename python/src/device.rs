@@ -404,16 +404,13 @@ fn payload(mode: ContentMode, content: &WriteContent) -> PyResult<Payload<'_>> {
         (ContentMode::Identity | ContentMode::None, WriteContent::Identity(identity)) => {
             Ok(Payload::Identity(*identity))
         }
-        (ContentMode::Bytes, WriteContent::Bytes(bytes)) => {
-            let page = bytes.as_slice().try_into().map_err(|_| {
-                PyValueError::new_err(format!(
-                    "a page has {PAGE_BYTES} bytes, and not {}",
-                    bytes.len()
-                ))
-            })?;
-
-            Ok(Payload::Bytes(page))
+        (ContentMode::Bytes, WriteContent::Bytes(bytes)) if bytes.len() == PAGE_BYTES => {
+            Ok(Payload::Bytes(bytes))
         }
+        (ContentMode::Bytes, WriteContent::Bytes(bytes)) => Err(PyValueError::new_err(format!(
+            "a page has {PAGE_BYTES} bytes, and not {}",
+            bytes.len()
+        ))),
         (ContentMode::Bytes, WriteContent::Identity(_)) => Err(PyValueError::new_err(
             "this device stores bytes (content = \"bytes\"): write 4096 bytes a page",
         )),

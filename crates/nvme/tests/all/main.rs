@@ -26,5 +26,4 @@ mod quotas;
 mod reservations;
 mod rights;
 mod sent_away;
-mod units;
 mod volatile_cache;

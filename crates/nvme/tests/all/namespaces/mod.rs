@@ -9,3 +9,4 @@ mod cuts;
 mod host;
 mod model;
 mod under_way;
+mod units;

@@ -15,6 +15,8 @@ fn device(pages: u32) -> Device {
     let settings = [
         format!("geometry.page_bytes={bytes}"),
         format!("geometry.indirection_bytes={bytes}"),
+        // Blocks of a device of this size have few pages.
+        "geometry.pages_per_block=256".to_owned(),
     ];
     let settings: Vec<_> = settings.iter().map(|one| one.parse().unwrap()).collect();
     let config = DeviceConfig::for_service(32 << 20, SchemeKind::RemapSsd, true);
