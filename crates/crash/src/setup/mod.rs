@@ -272,8 +272,10 @@ impl Setup {
             }
             Guard::LinesFilled => !self.config.power_loss_protection,
             Guard::WholeLines => {
+                // In SLC mode a unit is a word line.
                 let word_line = self.geometry.word_line();
-                !self.config.power_loss_protection && word_line.unit_pages() < word_line.pages()
+                let in_turn = word_line.unit_pages() < word_line.pages();
+                !self.config.power_loss_protection && in_turn && self.config.slc_share == 0.0
             }
             // Slow, and no guard needs it.
             Guard::ReserveStaysFree => self.deep,

@@ -235,6 +235,8 @@ fn every_figure_of_a_summary_is_measured_by_some_run() {
         "firmware.slc_share=0.1",
     ];
     let mut cached = device(SchemeKind::RemapSsd, &cells);
+    let mut source = Mixed::on(&cached, 500);
+    add(&measured(&mut cached, &mut source, &RunOptions::default()));
     let mut source = Mixed::on(&cached, 60_000);
     let summary = measured(&mut cached, &mut source, &RunOptions::default());
     let slc = summary.slc.expect("it has a cache");
