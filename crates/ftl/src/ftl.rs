@@ -197,10 +197,15 @@ impl Ftl {
             ..self.core.stats
         }
     }
-    /// Counters of remaps by outcome. Cheaper than `stats`, which copies all counters.
+    /// Counters of remaps by outcome, without those of pages that left the write buffer. Cheaper than `stats`, which copies all
+    /// counters.
     #[inline]
     pub fn remap_counts(&self) -> RemapCounts {
-        self.core.stats.remap_counts()
+        let counts = self.core.stats.remap_counts();
+        match &self.buffer {
+            Some(buffer) => counts - buffer.remapped,
+            None => counts,
+        }
     }
     /// The scheme's own counters, with their names.
     pub fn scheme_counters(&self) -> impl Iterator<Item = (&'static str, u64)> {

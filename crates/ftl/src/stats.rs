@@ -1,7 +1,7 @@
 //! The firmware's counters since power-on; a run subtracts two readings.
 
 use serde::Serialize;
-use std::ops::Sub;
+use std::ops::{AddAssign, Sub};
 
 /// Why a remap became a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(crate) enum Demotion {
 }
 
 /// Remaps by outcome: few enough counters to be read before and after each command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RemapCounts {
     /// Pages remapped without a program.
     pub remapped: u64,
@@ -29,6 +29,27 @@ pub struct RemapCounts {
     pub metadata_full: u64,
     /// Pages copied because the scheme remaps nothing, or not this page.
     pub otherwise: u64,
+}
+
+impl Sub for RemapCounts {
+    type Output = Self;
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            remapped: self.remapped - earlier.remapped,
+            counter_full: self.counter_full - earlier.counter_full,
+            metadata_full: self.metadata_full - earlier.metadata_full,
+            otherwise: self.otherwise - earlier.otherwise,
+        }
+    }
+}
+
+impl AddAssign for RemapCounts {
+    fn add_assign(&mut self, more: Self) {
+        self.remapped += more.remapped;
+        self.counter_full += more.counter_full;
+        self.metadata_full += more.metadata_full;
+        self.otherwise += more.otherwise;
+    }
 }
 
 /// Most counters that a scheme may have.

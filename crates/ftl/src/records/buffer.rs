@@ -23,9 +23,12 @@ use crate::config::guard::{Guard, Guards};
 use crate::config::layout::{BUFFER_SLOT_WORDS, NvramLayout};
 use crate::error::Contradiction;
 use crate::mapping::map::Map;
+use crate::stats::RemapCounts;
 use bitfield_struct::bitfield;
 use remap_ssd_media::geometry::PAGE_BYTES;
-use remap_ssd_media::{After, ContentMode, Lpn, Media, MediaError, PageView, Payload, Purpose};
+use remap_ssd_media::{
+    After, ContentMode, Lpn, Media, MediaError, PageView, Payload, Ppn, Purpose,
+};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
@@ -77,6 +80,47 @@ pub(crate) enum FoundSlot {
     Unknown { word: usize },
 }
 
+/// What superseded the former page of a slot.
+#[derive(Clone, Copy)]
+pub(crate) enum Superseded {
+    /// Nothing: the slot is empty, or what it holds has long been older than other witnesses.
+    Long,
+    /// A store: of a newer page in the buffer, or of the record of a deallocation.
+    ByStore,
+    /// The program of the page on flash to which it went.
+    ByProgram(Ppn),
+    /// The entry that maps its LPN to this page.
+    ByEntry(Ppn),
+}
+
+impl Superseded {
+    /// The operations that must be durable before the slot is filled again. Entries are stores, and wait for their pages.
+    fn order(self) -> After {
+        match self {
+            Self::Long => After::NOTHING,
+            Self::ByStore => After::FENCE,
+            Self::ByProgram(page) => After::page(page),
+            Self::ByEntry(page) => After::page(page).and(After::FENCE),
+        }
+    }
+
+    /// The page whose program a host waits for. A store of an earlier command has long been done, and the fence that
+    /// orders it includes later ones.
+    fn page(self) -> Option<Ppn> {
+        match self {
+            Self::Long | Self::ByStore => None,
+            Self::ByProgram(page) | Self::ByEntry(page) => Some(page),
+        }
+    }
+}
+
+/// A slot without a page.
+#[derive(Clone, Copy)]
+struct FreeSlot {
+    slot: u32,
+    superseded: Superseded,
+}
+
 /// Slots of the write buffer.
 pub(crate) struct WriteBuffer {
     guards: Guards,
@@ -88,10 +132,20 @@ pub(crate) struct WriteBuffer {
     /// Slots in the order in which they were filled, with the number of the page. Those that have another page
     /// by now are skipped.
     oldest: VecDeque<(u32, u64)>,
-    /// Free slots, and the operations that must be durable before they are filled again.
-    free: VecDeque<(u32, After)>,
+    /// Free slots, those that have been free for longest first.
+    free: VecDeque<FreeSlot>,
     /// Slots that recovery could not read.
     damaged: Vec<u32>,
+    /// Remaps and copies of pages that left the buffer: of no command.
+    pub remapped: RemapCounts,
+}
+
+impl FreeSlot {
+    /// A slot that holds nothing of use.
+    fn new(slot: u32) -> Self {
+        let superseded = Superseded::Long;
+        Self { slot, superseded }
+    }
 }
 
 impl WriteBuffer {
@@ -110,7 +164,8 @@ impl WriteBuffer {
             pages: vec![None; slots as usize],
             index: BTreeMap::new(),
             oldest: VecDeque::new(),
-            free: (0..slots).map(|slot| (slot, After::NOTHING)).collect(),
+            free: (0..slots).map(FreeSlot::new).collect(),
+            remapped: RemapCounts::default(),
             damaged: Vec::new(),
         })
     }
@@ -120,9 +175,9 @@ impl WriteBuffer {
         first..first + self.slot_words
     }
 
-    /// Returns true if no slot is free.
-    pub(crate) fn is_full(&self) -> bool {
-        self.free.is_empty()
+    /// Number of free slots.
+    pub(crate) fn free_slots(&self) -> u32 {
+        self.free.len() as u32
     }
 
     /// Number of pages.
@@ -170,22 +225,34 @@ impl WriteBuffer {
         wsn: u64,
         payload: &Payload<'_>,
     ) -> bool {
-        let (slot, freed) = self.free.pop_front().expect("room was made");
+        let FreeSlot { slot, superseded } = self.free.pop_front().expect("room was made");
         let content = match payload {
             Payload::Identity(identity) => BufferedContent::Identity(*identity),
             Payload::Bytes(bytes) => BufferedContent::Bytes((*bytes).into()),
         };
         let words = self.content_words(&content);
-        self.store(media, slot, freed, (lpn, wsn, &words));
+        if let Some(page) = superseded.page() {
+            media.wait(After::page(page));
+        }
+        self.store(media, slot, superseded.order(), (lpn, wsn, &words));
 
         let replaced = self.index.insert(lpn, slot);
         self.pages[slot as usize] = Some(BufferedPage { lpn, wsn, content });
-        self.oldest.push_back((slot, wsn));
+        self.note_order(slot, wsn);
         if let Some(old) = replaced {
-            // The new page is stored before the old one's slot is filled again.
-            self.free(old, After::FENCE);
+            self.free(old, Superseded::ByStore);
         }
         replaced.is_some()
+    }
+
+    /// The slot holds the youngest page. The list has at most two elements for each slot.
+    fn note_order(&mut self, slot: u32, wsn: u64) {
+        if self.oldest.len() >= 2 * self.pages.len() {
+            let mut all = std::mem::take(&mut self.oldest);
+            all.retain(|(slot, wsn)| self.is_in(*slot, *wsn));
+            self.oldest = all;
+        }
+        self.oldest.push_back((slot, wsn));
     }
 
     /// Steps 1 to 3.
@@ -228,8 +295,9 @@ impl WriteBuffer {
         }
     }
 
-    /// The LPNs that have been in the buffer for longest, at most `count`.
-    pub(crate) fn oldest(&mut self, count: u32) -> Vec<Lpn> {
+    /// The LPNs that have been in the buffer for longest, at most `count`, without one that is about to be
+    /// written again.
+    pub(crate) fn oldest(&mut self, count: u32, written: Lpn) -> Vec<Lpn> {
         let mut found = Vec::with_capacity(count as usize);
         // Before its first page in use, the list holds only slots that were freed or filled again.
         while let Some((slot, wsn)) = self.oldest.front().copied()
@@ -242,7 +310,8 @@ impl WriteBuffer {
                 break;
             }
             if self.is_in(slot, wsn) {
-                found.extend(self.pages[slot as usize].as_ref().map(|page| page.lpn));
+                let lpn = self.pages[slot as usize].as_ref().map(|page| page.lpn);
+                found.extend(lpn.filter(|lpn| *lpn != written));
             }
         }
         found
@@ -252,16 +321,16 @@ impl WriteBuffer {
         matches!(&self.pages[slot as usize], Some(page) if page.wsn == wsn)
     }
 
-    /// Removes the page of an LPN. Its slot is filled again after the operations of `after`.
-    pub(crate) fn remove(&mut self, lpn: Lpn, after: After) {
+    /// Removes the page of an LPN, which something newer has superseded.
+    pub(crate) fn remove(&mut self, lpn: Lpn, superseded: Superseded) {
         if let Some(slot) = self.index.remove(&lpn) {
-            self.free(slot, after);
+            self.free(slot, superseded);
         }
     }
 
-    fn free(&mut self, slot: u32, after: After) {
+    fn free(&mut self, slot: u32, superseded: Superseded) {
         self.pages[slot as usize] = None;
-        self.free.push_back((slot, after));
+        self.free.push_back(FreeSlot { slot, superseded });
     }
 
     /// Reads all slots at recovery.
@@ -322,7 +391,7 @@ impl WriteBuffer {
         }
         self.free = (0..self.pages.len() as u32)
             .filter(|slot| self.pages[*slot as usize].is_none())
-            .map(|slot| (slot, After::NOTHING))
+            .map(FreeSlot::new)
             .collect();
     }
 

@@ -1,7 +1,7 @@
 //! The write buffer: a write is acknowledged when it is in DRAM that a capacitor saves, and goes to flash later.
 //!
-//! Pages leave by count, never by time: when no slot is free, those that have been in the buffer for longest are
-//! written, as many as a word line has. What the host overwrites or deallocates before that never reaches flash. A
+//! Pages leave by count, never by time: when an eighth of the slots is free, or as many as a word line has, those that have been in
+//! the buffer for longest are written, a word line at a time. What the host overwrites or deallocates before that never reaches flash. A
 //! page that leaves takes the path of a write without a buffer: its content is looked up, and it is remapped or
 //! programmed with a new number.
 //!
@@ -14,10 +14,13 @@
 
 use crate::error::{RecoveryError, Refusal};
 use crate::ftl::Ftl;
-use crate::records::buffer::{BufferedPage, FoundSlot};
+use crate::records::buffer::{BufferedPage, FoundSlot, Superseded};
 use crate::recovery::witnesses::Witnesses;
-use remap_ssd_media::{After, Lpn, PageView, Payload, Ppn};
+use remap_ssd_media::{Lpn, PageView, Payload, Ppn};
 use std::ops::Range;
+
+/// The share of the slots that is kept free.
+const FREE_ONE_IN: u32 = 8;
 
 impl Ftl {
     /// Pages that the write buffer holds now.
@@ -58,7 +61,7 @@ impl Ftl {
         payload: &Payload<'_>,
     ) -> Result<(), Refusal> {
         // Room first: if flash takes no more pages, nothing has changed.
-        self.make_buffer_room()?;
+        self.make_buffer_room(lpn)?;
         if self.core.config.caches_mapping() {
             self.cache_entry(lpn)?;
         }
@@ -74,15 +77,17 @@ impl Ftl {
         Ok(())
     }
 
-    /// Writes the oldest pages back until a slot is free.
-    fn make_buffer_room(&mut self) -> Result<(), Refusal> {
+    /// Writes the oldest pages back until enough slots are free for a write of `lpn`. A slot that has been free for a while
+    /// is filled without a wait.
+    fn make_buffer_room(&mut self, lpn: Lpn) -> Result<(), Refusal> {
         // A word line at a time, unless that is more than half of the buffer.
-        let most = self.core.config.buffer_slots() / 2;
-        let count = self.core.geometry.stripe().clamp(1, most);
+        let slots = self.core.config.buffer_slots();
+        let count = self.core.geometry.stripe().clamp(1, slots / 2);
+        let least = count.max(slots / FREE_ONE_IN);
         while let Some(buffer) = &mut self.buffer
-            && buffer.is_full()
+            && buffer.free_slots() < least
         {
-            let oldest = buffer.oldest(count);
+            let oldest = buffer.oldest(count, lpn);
             self.write_back_pages(&oldest)?;
         }
         Ok(())
@@ -110,6 +115,7 @@ impl Ftl {
         }
         self.end_write();
         let mark = self.core.media.begin_write_back();
+        let earlier = self.core.stats.remap_counts();
         let mut written = 0;
         let result = lpns.iter().try_for_each(|lpn| {
             self.write_back_page(*lpn)?;
@@ -122,6 +128,9 @@ impl Ftl {
             self.leave_buffer(*lpn);
         }
         self.core.media.end_write_back(&mark);
+        if let Some(buffer) = &mut self.buffer {
+            buffer.remapped += self.core.stats.remap_counts() - earlier;
+        }
         result
     }
 
@@ -139,15 +148,13 @@ impl Ftl {
     fn leave_buffer(&mut self, lpn: Lpn) {
         self.core.stats.buffer_written_back += 1;
         let place = self.core.tables.map.get(lpn).expect("it was written");
-        let page = After::page(place.ppn);
-        let after = if place.remapped {
-            // Entries are stores, which wait for their pages.
-            page.and(After::FENCE)
+        let superseded = if place.remapped {
+            Superseded::ByEntry(place.ppn)
         } else {
-            page
+            Superseded::ByProgram(place.ppn)
         };
         if let Some(buffer) = &mut self.buffer {
-            buffer.remove(lpn, after);
+            buffer.remove(lpn, superseded);
         }
     }
 
@@ -156,7 +163,7 @@ impl Ftl {
     pub(crate) fn forget_buffered(&mut self, lpns: Range<Lpn>) {
         if let Some(buffer) = &mut self.buffer {
             for lpn in buffer.within(lpns) {
-                buffer.remove(lpn, After::FENCE);
+                buffer.remove(lpn, Superseded::ByStore);
                 self.core.stats.buffer_deallocated += 1;
             }
         }
@@ -183,6 +190,8 @@ impl Ftl {
                 }
                 FoundSlot::Unreadable { slot, lpn, wsn } => {
                     witnesses.doubt(lpn, wsn);
+                    // Later numbers are newer, those of the marks of doubts too.
+                    witnesses.saw(if wsn == u64::MAX { 0 } else { wsn });
                     buffer.note_damage(slot);
                 }
                 FoundSlot::Unknown { word } => return Err(RecoveryError::NvramDamaged { word }),

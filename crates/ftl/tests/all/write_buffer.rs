@@ -42,7 +42,7 @@ fn waits_for(ftl: &Ftl) -> Option<Ppn> {
 
 /// Each operation, by hand.
 #[test]
-fn pages_leave_when_no_slot_is_free_and_the_next_but_seven_waits_for_them() {
+fn pages_leave_when_too_few_slots_are_free() {
     let mut ftl = device(small_geometry(), &buffered(SchemeKind::None, EIGHT));
     ftl.media_mut().ops.clear();
     for lpn in 0..8 {
@@ -101,6 +101,36 @@ fn a_duplicate_in_the_buffer_is_remapped_when_it_leaves() {
     assert_eq!(stats.host_programs + stats.dedup_hits, 32);
     assert!(stats.host_programs <= 3, "{}", stats.host_programs);
     ftl.check().expect("consistent");
+}
+
+/// The buffer has room for the working set, and a slot that is kept free: what is written again drives nothing out.
+#[test]
+fn a_page_that_is_written_again_needs_no_room() {
+    let mut ftl = device(small_geometry(), &buffered(SchemeKind::None, EIGHT));
+    for number in 0..4000 {
+        put(&mut ftl, number % 7, number.into());
+    }
+    assert_eq!(ftl.stats().buffer_written_back, 0);
+    assert_eq!(ftl.buffered_pages(), 7);
+    ftl.check().expect("consistent");
+}
+
+/// Pages that leave for a remap's sake are not the remap's: its source is demoted on the way.
+#[test]
+fn a_remap_counts_its_own_pages() {
+    let config = Config {
+        count_max: 2,
+        ..buffered(SchemeKind::RemapSsd, 2 * EIGHT)
+    };
+    let mut ftl = device(small_geometry(), &config);
+    for lpn in 0..3 {
+        put(&mut ftl, lpn, 7);
+    }
+    let before = ftl.remap_counts();
+    ftl.remap(&share(9, 2)).expect("there is room");
+    let after = ftl.remap_counts();
+    assert_eq!(after.remapped - before.remapped, 1);
+    assert_eq!(after.counter_full, before.counter_full);
 }
 
 #[test]

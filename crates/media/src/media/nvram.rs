@@ -205,7 +205,8 @@ impl Media {
         self.put_words(word, values, purpose, after);
     }
 
-    /// Like `store_capacitor`, for words of one record: after all earlier stores to the record.
+    /// Like `store_capacitor`, for words of one record: after all earlier stores to the record. A caller that must wait
+    /// records that (`wait`).
     pub fn change_capacitor(
         &mut self,
         record: Range<usize>,
@@ -215,15 +216,17 @@ impl Media {
         after: After,
     ) {
         assert!(record.contains(&word) && word + values.len() <= record.end);
-        if purpose == Purpose::Host && after != After::NOTHING {
-            self.record(Op::new(OpKind::Wait, purpose, after));
-        }
         // `apply` of the store: where nothing is pending, the order cannot matter.
         if self.is_tracked() {
             self.put_tracked(word, values, Some(record), purpose, after);
         } else {
             self.nvram[word..word + values.len()].copy_from_slice(values);
         }
+    }
+
+    /// The current command completes after the operations of `after`, because of a store whose order says so, or more.
+    pub fn wait(&mut self, after: After) {
+        self.record(Op::new(OpKind::Wait, Purpose::Host, after));
     }
 
     /// Makes later stores durable only after all earlier ones.
