@@ -213,6 +213,12 @@ fn subsystem(
         let known = device.config().check_known_ends();
         known.map_err(|error| ServiceError::usage(error.to_string()))?;
     }
+    // It writes pages back one by one: a unit that cannot be read could then never be written whole.
+    if spec.volatile_cache.is_some() && device.config().geometry.host_pages() > 1 {
+        return Err(ServiceError::usage(
+            "--volatile-cache: this device has indirection units larger than 4 KiB, and the cache has pages of 4 KiB",
+        ));
+    }
     let subsystem = Subsystem::new(
         device,
         &file.nqn,

@@ -385,3 +385,19 @@ fn a_power_cut_says_what_it_has_lost_and_the_server_ends() {
 fn a_cache_that_is_too_small_is_refused() {
     run(&["serve", "--memory", "16MiB", "--volatile-cache", "4KiB"]).fails(2, &["at least 64 KiB"]);
 }
+
+#[test]
+fn a_cache_of_pages_is_refused_on_larger_units() {
+    let units =
+        "geometry.page_bytes=16KiB,geometry.indirection_bytes=16KiB,geometry.pages_per_block=64";
+    let args = [
+        "serve",
+        "--memory",
+        "256MiB",
+        "--set",
+        units,
+        "--volatile-cache",
+        "1MiB",
+    ];
+    run(&args).fails(2, &["indirection units larger than 4 KiB"]);
+}
