@@ -198,7 +198,9 @@ fn read_all(ftl: &mut Ftl, check: &mut FolderCheck) {
     let geometry = ftl.media().geometry();
     let unit = geometry.host_pages();
     for lpn in Lpn::range(Lpn::ZERO, ftl.config().lpns) {
-        let Some(ppn) = ftl.place(lpn) else { continue };
+        if !ftl.is_mapped(lpn) {
+            continue;
+        }
 
         let pages = lpn.0 * unit..(lpn.0 + 1) * unit;
         check.mapped += u64::from(unit);
@@ -212,10 +214,12 @@ fn read_all(ftl: &mut Ftl, check: &mut FolderCheck) {
         }
 
         // Already marked as lost by an earlier repair or recovery.
-        if ftl.media().is_meta(ppn) || !ftl.media().is_readable(ppn) {
+        let media = ftl.media();
+        let is_there = |ppn: &Ppn| !media.is_meta(*ppn) && media.is_readable(*ppn);
+        let Some(ppn) = ftl.place(lpn).filter(is_there) else {
             check.given_up += u64::from(unit);
             continue;
-        }
+        };
 
         check.unreadable.push(lpn);
         let (what, lost) = match unit {

@@ -386,7 +386,7 @@ impl<'de> Deserialize<'de> for DeviceConfig {
             let units = pages / unit.max(1);
             if units >= 1 << 31 {
                 return Err(serde::de::Error::custom(format!(
-                    "firmware.lpns = {pages} is more than 2,147,483,647 indirection units: a simulated device may have larger ones, \
+                    "firmware.lpns = {pages} is more than 2,147,483,647 indirection units; units may be larger, \
                      see geometry.indirection_bytes"
                 )));
             }

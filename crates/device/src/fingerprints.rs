@@ -26,7 +26,6 @@ use crate::device::Device;
 use crate::fingerprint_outcome::{Fingerprints, SavedFingerprints};
 use remap_ssd_ftl::{FingerprintKind, UnknownPage};
 use remap_ssd_media::Ppn;
-use remap_ssd_media::geometry::PAGE_BYTES;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::FileExt;
@@ -37,8 +36,8 @@ const NAME: &str = "fingerprints";
 const MAGIC: [u8; 8] = *b"RMPFPRNT";
 const VERSION: u32 = 1;
 const BUFFER_BYTES: usize = 1 << 20;
-/// Pages listed, read and entered at a time: the device waits for tens of microseconds.
-const SLICE: usize = 256;
+/// Pages of 4 KiB listed, read and entered at a time: the device waits for tens of microseconds.
+const SLICE: u32 = 256;
 /// Maximum number of passes over the device: garbage collection may move pages to places that a
 /// pass has already covered; the next pass finds them.
 const PASSES: u32 = 8;
@@ -224,6 +223,8 @@ fn is_whole(source: &mut impl Read, header: &FingerprintsHeader) -> io::Result<b
 pub struct Relearner {
     contents: File,
     kind: FingerprintKind,
+    /// Bytes of a flash page: of the indirection unit.
+    page_bytes: usize,
     from: Ppn,
     passes: u32,
     entered_in_pass: u64,
@@ -243,6 +244,7 @@ impl Relearner {
         Ok(Self {
             contents,
             kind,
+            page_bytes: device.config().geometry.page_bytes(),
             from: Ppn(0),
             passes: 0,
             entered_in_pass: 0,
@@ -260,7 +262,8 @@ impl Relearner {
         if self.passes == PASSES {
             return None;
         }
-        let (pages, next) = device.ftl().unknown_pages(self.from, SLICE);
+        let slice = SLICE / device.config().geometry.host_pages();
+        let (pages, next) = device.ftl().unknown_pages(self.from, slice as usize);
         self.from = next.unwrap_or(Ppn(0));
         if next.is_none() {
             // A whole pass that lists and enters nothing ends the job: no page is unknown any more.
@@ -280,10 +283,10 @@ impl Relearner {
     /// # Errors
     /// The system's reason.
     pub fn read(&self, pages: &[UnknownPage]) -> io::Result<Vec<(UnknownPage, [u8; 32])>> {
-        let mut bytes = [0; PAGE_BYTES];
+        let mut bytes = vec![0; self.page_bytes];
         let digest = |page: &UnknownPage| {
-            self.contents
-                .read_exact_at(&mut bytes, u64::from(page.ppn.0) * PAGE_BYTES as u64)?;
+            let offset = u64::from(page.ppn.0) * self.page_bytes as u64;
+            self.contents.read_exact_at(&mut bytes, offset)?;
             Ok((*page, self.kind.digest(&bytes)))
         };
         pages.iter().map(digest).collect()

@@ -2,7 +2,6 @@
 
 use crate::config::DeviceConfig;
 use remap_ssd_media::ContentMode;
-use remap_ssd_media::geometry::PAGE_BYTES;
 
 /// Per flash page: L2P, OOBs, reference counts, and the state that aging keeps of the logical pages
 /// it has written.
@@ -18,7 +17,7 @@ impl DeviceConfig {
             ContentMode::Identity if self.geometry.host_pages() > 1 => 8,
             ContentMode::Identity => 4,
             // Contents are stored as bytes, with a digest.
-            ContentMode::Bytes => PAGE_BYTES as u64 + 48,
+            ContentMode::Bytes => self.geometry.page_bytes() as u64 + 48,
         };
         self.table_bytes() + u64::from(self.geometry.pages()) * content
     }

@@ -381,7 +381,7 @@ impl Geometry {
         } = self.shape;
         if !pages_per_block.is_multiple_of(stripe) {
             return fail(format!(
-                "pages_per_block = {pages_per_block} must be a multiple of the {stripe} pages of a word line (planes x page_bytes / 4096 x cell_bits)"
+                "pages_per_block = {pages_per_block} must be a multiple of the {stripe} pages of a word line (planes x page_bytes / indirection_bytes x cell_bits)"
             ));
         }
         if pages_per_block / stripe * dies < 4 {

@@ -55,7 +55,10 @@ impl UnitAssembly {
         match payload {
             Payload::Identity(identity) => self.parts.set(place, *identity),
             Payload::Bytes(bytes) => {
-                self.bytes[bytes_of(place)].copy_from_slice(bytes);
+                // Without contents there is no room for them.
+                if !self.bytes.is_empty() {
+                    self.bytes[bytes_of(place)].copy_from_slice(bytes);
+                }
                 self.parts.set(place, STORED);
             }
         }

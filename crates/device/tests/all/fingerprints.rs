@@ -215,3 +215,41 @@ fn a_shutdown_that_cannot_save_them_is_in_good_order_all_the_same() {
     ignored(&device, "has not saved them");
     assert!((0..PAGES).all(|lpn| reads(&mut device, lpn, lpn.into())));
 }
+
+// Digests are of indirection units, which are read from their places in the file.
+#[test]
+fn fingerprints_of_units_are_found_again_by_reading_them() {
+    const UNIT: u32 = 4;
+    let settings = [
+        "geometry.page_bytes=16384",
+        "geometry.indirection_bytes=16384",
+        "geometry.pages_per_block=256",
+    ];
+    let settings = settings.map(|one| one.parse().expect("valid"));
+    let config = DeviceConfig::for_service(32 << 20, SchemeKind::RemapSsd, true);
+    let config = config.expect("possible").with(&settings).expect("possible");
+    let write_units = |device: &mut Device, first: u32| {
+        for page in 0..PAGES / UNIT * UNIT {
+            let bytes = self::page(page.into());
+            let lpn = Lpn(first + page);
+            let written = device.write_more(0, lpn, &Payload::Bytes(&bytes));
+            written.result.expect("there is room");
+        }
+        device.end_write(0).result.expect("there is room");
+    };
+
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut device = Device::create_in_folder(dir.path(), config, None).expect("room for it");
+    write_units(&mut device, 0);
+    close(device);
+    std::fs::remove_file(dir.path().join(FILE)).expect("saved");
+    let mut device = open(dir.path());
+    let units = u64::from(PAGES / UNIT);
+    assert_eq!(relearn(dir.path(), &mut device), units);
+
+    write_units(&mut device, PAGES / UNIT * UNIT);
+    let stats = device.ftl().stats();
+    assert!(stats.dedup_hits >= units * 98 / 100, "{}", stats.dedup_hits);
+    assert_eq!(stats.collisions, 0);
+    device.ftl().check().expect("consistent");
+}

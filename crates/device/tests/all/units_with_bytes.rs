@@ -6,7 +6,7 @@ use super::kit::{page, tiny};
 use remap_ssd_device::{
     Device, DeviceConfig, Disk, DiskRemap, LocalDisk, Lpn, OpenError, Refusal, Remap, SchemeKind,
 };
-use remap_ssd_media::{PageView, Payload, WordLine};
+use remap_ssd_media::{ContentMode, PageView, Payload, WordLine};
 
 /// A tiny device with units of `unit` pages, and 120 units.
 fn config(unit: u32, scheme: SchemeKind, dedup: bool) -> DeviceConfig {
@@ -243,4 +243,16 @@ fn an_image_file_keeps_units() -> Result<(), OpenError> {
     );
     assert_eq!(seen, Ok(true));
     Ok(())
+}
+
+#[test]
+fn a_device_without_contents_takes_bytes_of_parts_of_units() {
+    let mut config = config(4, SchemeKind::RemapSsd, false);
+    config.content = ContentMode::None;
+    let mut device = Device::in_memory(config).expect("a valid device");
+    for lpn in [1, 2, 1, 7].map(Lpn) {
+        let written = device.write(0, lpn, &Payload::Bytes(&page(9)));
+        assert_eq!(written.result, Ok(()));
+    }
+    assert_eq!(device.ftl().check(), Ok(()));
 }
