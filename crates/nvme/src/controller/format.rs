@@ -26,9 +26,16 @@ const ERASES: [u8; 2] = [0, 1];
 
 /// Requests that deallocate every block of a namespace: in steps, so that others' commands go
 /// between.
-pub(super) fn deallocations(namespace: &Namespace) -> impl Iterator<Item = IoRequest> + use<> {
-    let (end, lba_shift) = (namespace.size_blocks(), namespace.lba_shift);
-    let step = u64::from(STEP_PAGES << (PAGE_SHIFT - lba_shift));
+///
+/// The rest of its last unit of `unit` pages is in no namespace, and is deallocated too: a part of a unit that cannot be read
+/// could not be.
+pub(super) fn deallocations(
+    namespace: &Namespace,
+    unit: u32,
+) -> impl Iterator<Item = IoRequest> + use<> {
+    let shift = PAGE_SHIFT - namespace.lba_shift;
+    let end = u64::from(namespace.pages.next_multiple_of(unit)) << shift;
+    let step = u64::from(STEP_PAGES << shift);
     (0..end).step_by(step as usize).map(move |slba| {
         let count = (end - slba).min(step) as u32;
         let blocks = Blocks { slba, count };
@@ -69,7 +76,7 @@ impl Association {
         }
 
         // Each step checks the reservations again.
-        for request in deallocations(&namespace) {
+        for request in deallocations(&namespace, self.subsystem.unit_pages) {
             self.format_step(&namespace, request)?;
         }
 

@@ -23,7 +23,8 @@ pub struct OperateError(pub String);
 /// Damage that an operator can cause, to test hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage {
-    /// Pages of a namespace are unreadable until they are rewritten or their block is erased.
+    /// Pages of a namespace are unreadable until they are rewritten or their block is erased. Pages that are not mapped, or whose
+    /// newest version is in the write buffer, have no flash page: nothing is damaged for them.
     Unreadable {
         /// Number of their namespace.
         nsid: u32,

@@ -301,7 +301,7 @@ impl Subsystem {
         loop {
             let cuts_before = self.power_cuts();
 
-            for request in deallocations(namespace) {
+            for request in deallocations(namespace, self.unit_pages) {
                 let command = IoCommand::new(request, namespace);
                 self.execute_alone(&command, &Issuer::service())?;
             }

@@ -5,6 +5,7 @@ use crate::kit::NQN;
 use crate::namespaces::host::{FORMATS, Host, PAGE, Store, blocks_of, subsystem};
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
+use remap_ssd_nvme::controller::operate::Damage;
 use remap_ssd_nvme::controller::{Health, Latency, NamespaceSpec, Subsystem};
 use remap_ssd_nvme::spec::opcode::io;
 use std::sync::Arc;
@@ -115,4 +116,36 @@ fn blocks_of_a_unit_are_written_zeroed_and_copied_alone() {
     subsystem
         .device()
         .untimed(|ftl| assert_eq!(ftl.check(), Ok(())));
+}
+
+// The namespace ends inside a unit. A part of a unit that cannot be read cannot be written, but the rest belongs to no namespace.
+#[test]
+fn a_namespace_whose_last_unit_is_unreadable_is_formatted_and_deleted() {
+    for cache_bytes in [0, 1 << 20] {
+        let subsystem = subsystem(device(4), &Store::default()).with_cache(cache_bytes);
+        let subsystem = Arc::new(subsystem);
+        let host = Host::of(&subsystem, "a");
+        let free = host.free_bytes();
+        assert_eq!(host.create(5, 0), Ok(1));
+        host.attach(1, &[&host], true).expect("it exists");
+
+        let damage = || {
+            host.write(1, 0, 5, &[3; 5 * PAGE]).expect("writable");
+            host.flush(1).expect("possible");
+            let (nsid, slba, count) = (1, 4, 1);
+            let damage = Damage::Unreadable { nsid, slba, count };
+            assert_eq!(subsystem.damage(damage), Ok(1));
+        };
+        damage();
+        assert!(cache_bytes > 0 || host.read(1, 4, 1).is_err());
+        host.format(1, 0).expect("its last unit is deallocated");
+        assert_eq!(host.read(1, 0, 5), Ok(vec![0; 5 * PAGE]));
+        damage();
+        host.format(1, 1).expect("its last unit is deallocated");
+        assert_eq!(host.read(1, 0, 40), Ok(vec![0; 5 * PAGE]));
+        host.format(1, 0).expect("it is empty");
+        damage();
+        host.delete(1).expect("its last unit is deallocated");
+        assert_eq!(host.free_bytes(), free);
+    }
 }
