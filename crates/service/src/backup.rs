@@ -25,7 +25,7 @@ use std::time::Instant;
 const STRETCH: u32 = 256;
 /// Maximum passes over the contents while hosts continue.
 const PASSES_MAX: u32 = 8;
-/// Maximum pages copied while hosts wait: 4 MiB.
+/// Maximum pages of 4 KiB copied while hosts wait: 4 MiB.
 const HELD_PAGES_MAX: u64 = 1 << 10;
 /// Bytes of contents per read and write.
 const PIECE_BYTES: usize = 1 << 20;
@@ -41,7 +41,7 @@ pub(crate) struct Copied {
     pub bytes: u64,
     /// Passes over the contents while hosts continued.
     pub passes: u32,
-    /// Pages of contents copied while hosts waited.
+    /// Pages of 4 KiB of contents copied while hosts waited.
     pub held_pages: u64,
     /// Time that hosts waited.
     pub held_seconds: f64,
@@ -80,11 +80,15 @@ impl SuperblockVersion {
         version
     }
 
-    /// The rows to copy, given the version at the last copy.
-    fn rows_since(&self, before: &Self) -> std::ops::Range<u32> {
+    /// The rows to copy, given the version at the last copy: those of whole word lines of `stripe` rows, since the pages of a
+    /// word line follow each other in the file.
+    fn rows_since(&self, before: &Self, stripe: u32) -> std::ops::Range<u32> {
         let same = self.erases == before.erases;
         let from = if same { before.rows_min } else { 0 };
-        from..self.rows_max
+        if from >= self.rows_max {
+            return from..from;
+        }
+        from / stripe * stripe..self.rows_max.next_multiple_of(stripe)
     }
 }
 
@@ -94,6 +98,8 @@ struct Copier<'a> {
     to: File,
     versions: Vec<SuperblockVersion>,
     dies: u32,
+    /// Rows of a word line.
+    stripe: u32,
     pages_per_superblock: u32,
     /// Bytes of a flash page: of the indirection unit.
     page_bytes: u64,
@@ -131,6 +137,7 @@ fn fill(gate: &Gate, image: &Path, to: &Path) -> io::Result<Copied> {
         to: contents,
         versions: vec![SuperblockVersion::default(); geometry.superblocks() as usize],
         dies: geometry.dies(),
+        stripe: geometry.stripe(),
         pages_per_superblock: geometry.pages_per_superblock(),
         page_bytes: geometry.page_bytes() as u64,
         piece: vec![0; PIECE_BYTES],
@@ -167,7 +174,7 @@ fn ended() -> io::Error {
 }
 
 impl Copier<'_> {
-    /// Copies changed contents while hosts continue; returns the number of pages.
+    /// Copies changed contents while hosts continue; returns the number of pages of 4 KiB.
     fn pass(&mut self) -> io::Result<u64> {
         let mut pages = 0;
         for first in (0..self.versions.len() as u32).step_by(STRETCH as usize) {
@@ -189,15 +196,15 @@ impl Copier<'_> {
         Ok(pages)
     }
 
-    /// Copies the changed contents of one superblock; returns the number of pages.
+    /// Copies the changed contents of one superblock; returns the number of pages of 4 KiB.
     fn superblock(&mut self, sb: u32, now: SuperblockVersion) -> io::Result<u64> {
         // Set before the copy: later changes appear as another version in the next pass.
         let before = std::mem::replace(&mut self.versions[sb as usize], now);
         if before == now {
             return Ok(0);
         }
-        let rows = now.rows_since(&before);
-        // Pages of a superblock are in row order, one per die in a row.
+        let rows = now.rows_since(&before, self.stripe);
+        // Word lines of a superblock are in order, one per die.
         let first = u64::from(sb) * u64::from(self.pages_per_superblock)
             + u64::from(rows.start) * u64::from(self.dies);
         let pages = u64::from(rows.len() as u32) * u64::from(self.dies);
@@ -210,8 +217,9 @@ impl Copier<'_> {
             self.to.write_all_at(piece, at)?;
             at += len as u64;
         }
-        self.copied.bytes += pages * self.page_bytes;
-        Ok(pages)
+        let bytes = pages * self.page_bytes;
+        self.copied.bytes += bytes;
+        Ok(bytes / PAGE_BYTES as u64)
     }
 
     /// Copies the 4 KiB of the file from an offset on.
@@ -270,20 +278,55 @@ fn copy_lists(image: &Path, to: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::SuperblockVersion;
+    use remap_ssd_media::geometry::Shape;
+    use remap_ssd_media::{Geometry, WordLine};
+    use std::ops::Range;
 
-    #[test]
-    fn a_superblock_that_was_erased_meanwhile_is_copied_from_its_first_row() {
-        let version = |erases, rows: std::ops::Range<u32>| SuperblockVersion {
+    fn version(erases: u64, rows: Range<u32>) -> SuperblockVersion {
+        SuperblockVersion {
             erases,
             rows_min: rows.start,
             rows_max: rows.end,
             ..SuperblockVersion::default()
-        };
+        }
+    }
 
+    #[test]
+    fn a_superblock_that_was_erased_meanwhile_is_copied_from_its_first_row() {
         let before = version(4, 10..12);
-        assert_eq!(version(4, 20..21).rows_since(&before), 10..21);
+        assert_eq!(version(4, 20..21).rows_since(&before, 1), 10..21);
         // It is longer than before, and all of it is new.
-        assert_eq!(version(5, 20..21).rows_since(&before), 0..21);
-        assert!(version(5, 0..0).rows_since(&before).is_empty());
+        assert_eq!(version(5, 20..21).rows_since(&before, 1), 0..21);
+        assert!(version(5, 0..0).rows_since(&before, 1).is_empty());
+    }
+
+    // Four dies that are at different rows of word lines of three: the pages of a word line follow each other in the file.
+    #[test]
+    fn all_new_pages_of_word_lines_are_copied() {
+        let shape = Shape {
+            channels: 2,
+            dies: 4,
+            superblocks: 8,
+            pages_per_block: 24,
+        };
+        let word_line = WordLine {
+            bits: 3,
+            ..WordLine::SINGLE
+        };
+        let geometry = Geometry::new(shape).expect("valid");
+        let geometry = geometry.with_word_line(word_line).expect("valid");
+
+        let (before, now) = ([4, 5, 5, 8], [7, 5, 10, 8]);
+        let rows = version(1, 5..10).rows_since(&version(1, 4..8), geometry.stripe());
+        let copied = rows.start * geometry.dies()..rows.end * geometry.dies();
+        for die in 0..geometry.dies() {
+            let new = before[die as usize]..now[die as usize];
+            for offset in new.map(|row| geometry.offset_of(row, die)) {
+                assert!(
+                    copied.contains(&offset),
+                    "die {die}: {offset} of {copied:?}"
+                );
+            }
+        }
     }
 }

@@ -165,7 +165,10 @@ pub fn adopt(dir: &Path, name: CopyName) -> Result<String, ServiceError> {
 
 /// Mapped pages outside all namespaces. Accepting an older list of namespaces leaves such pages.
 pub fn mapped_outside(dir: &Path, found: &FolderCheck) -> u64 {
-    let pages = Device::folder_config(dir).map_or(u32::MAX, |config| config.host_lpns());
+    let config = Device::folder_config(dir).ok();
+    let (pages, unit) = config.map_or((u32::MAX, 1), |config| {
+        (config.host_lpns(), config.geometry.host_pages())
+    });
     let namespaces = ServiceFile::read(dir, pages)
         .ok()
         .and_then(|service| service.kept_namespaces().ok());
@@ -176,7 +179,10 @@ pub fn mapped_outside(dir: &Path, found: &FolderCheck) -> u64 {
     // Namespaces do not overlap, so each page is counted once.
     let inside = |range: &Range<u32>| {
         let of_one = |one: &KeptNamespace| {
-            let end = range.end.min(one.first_lpn.0.saturating_add(one.pages));
+            // The rest of its last unit is in no namespace, and cannot be written.
+            let last = one.first_lpn.0.saturating_add(one.pages);
+            let last = last.checked_next_multiple_of(unit).unwrap_or(u32::MAX);
+            let end = range.end.min(last);
             u64::from(end.saturating_sub(range.start.max(one.first_lpn.0)))
         };
         namespaces.list.iter().map(of_one).sum::<u64>()

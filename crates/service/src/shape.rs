@@ -66,11 +66,12 @@ impl Shape {
             )));
         }
 
-        // Pages for snapshots are added, so that `--size` is the size available to hosts.
+        // Units for snapshots are added, so that `--size` is the size available to hosts.
         let pages = size.div_ceil(PAGE_BYTES);
-        let for_snapshots = u64::from(snapshots) * (pages / u64::from(namespaces) + 1);
+        let units = pages.div_ceil(self.asked_unit());
+        let for_snapshots = u64::from(snapshots) * (units / u64::from(namespaces) + 1);
         let size = if snapshots > 0 {
-            (pages + for_snapshots).saturating_mul(PAGE_BYTES)
+            (units + for_snapshots).saturating_mul(self.asked_unit() * PAGE_BYTES)
         } else {
             size
         };
@@ -102,6 +103,14 @@ impl Shape {
         Ok(config)
     }
 
+    /// Pages of the indirection unit that the settings ask for.
+    fn asked_unit(&self) -> u64 {
+        let mut set = self.set.iter().rev();
+        let unit = set.find(|one| one.key.path == "geometry.indirection_bytes");
+        let bytes = unit.and_then(|one| one.value.as_u64());
+        (bytes.unwrap_or(PAGE_BYTES) / PAGE_BYTES).max(1)
+    }
+
     /// Name and namespaces of the new device.
     ///
     /// # Errors
@@ -119,7 +128,7 @@ impl Shape {
 
         let (namespaces, snapshots) = (self.namespaces.unwrap_or(1), self.snapshots.unwrap_or(0));
         let unit = config.geometry.host_pages();
-        let units = pages_without_snapshots(config.firmware.lpns, namespaces, snapshots);
+        let units = units_without_snapshots(config.firmware.lpns, namespaces, snapshots);
         let file = ServiceFile::new(
             nqn,
             units * unit,
@@ -220,18 +229,18 @@ fn compared<T: PartialEq + ToString>(
     (option, asked.map(|asked| asked == is), is.to_string())
 }
 
-/// Pages of all namespaces except those for snapshots, each of which has one page more than one of
+/// Units of all namespaces except those for snapshots, each of which has one unit more than one of
 /// the others.
-fn pages_without_snapshots(lpns: u32, namespaces: u32, snapshots: u32) -> u32 {
-    let all = |pages: u64| pages + u64::from(snapshots) * (pages / u64::from(namespaces) + 1);
-    // Solved for the pages of the others, then rounded up as long as it fits.
+fn units_without_snapshots(lpns: u32, namespaces: u32, snapshots: u32) -> u32 {
+    let all = |units: u64| units + u64::from(snapshots) * (units / u64::from(namespaces) + 1);
+    // Solved for the units of the others, then rounded up as long as it fits.
     let share = u64::from(lpns.saturating_sub(snapshots)) * u64::from(namespaces)
         / u64::from(namespaces + snapshots);
     // Rounding may have left a few.
-    let pages = (share..=u64::from(lpns))
-        .take_while(|pages| all(*pages) <= u64::from(lpns))
+    let units = (share..=u64::from(lpns))
+        .take_while(|units| all(*units) <= u64::from(lpns))
         .last();
-    pages.unwrap_or(0) as u32
+    units.unwrap_or(0) as u32
 }
 
 /// Compares with the unshared namespaces of an image; `None` if the option is absent.
@@ -246,5 +255,42 @@ fn numbers_of(unshared: &[u32]) -> String {
         "none".into()
     } else {
         numbers.join(",")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Shape;
+
+    // What was created with a size, namespaces and snapshots opens with the same options.
+    #[test]
+    fn a_device_for_snapshots_agrees_with_its_own_options() {
+        for unit in [4096, 16384, 65536] {
+            for (namespaces, snapshots) in [(1, 0), (1, 1), (1, 2), (3, 2), (5, 7)] {
+                let keys = ["page_bytes", "indirection_bytes"];
+                let unit = keys.map(|key| format!("geometry.{key}={unit}"));
+                let blocks = "geometry.pages_per_block=256".to_owned();
+                let set = unit.iter().chain([&blocks]);
+                let asked = Shape {
+                    size: Some(63 << 20),
+                    namespaces: Some(namespaces),
+                    snapshots: Some(snapshots),
+                    ..Shape::default()
+                };
+                let new = Shape {
+                    set: set.map(|one| one.parse().expect("valid")).collect(),
+                    ..asked.clone()
+                };
+
+                let config = new.config(63 << 20).expect("possible");
+                let file = new.service(&config).expect("possible");
+                assert_eq!(file.snapshots().0, snapshots);
+                let agrees = asked.must_be(&config, &file);
+                assert!(
+                    agrees.is_ok(),
+                    "{unit:?}, {namespaces}, {snapshots}: {agrees:?}"
+                );
+            }
+        }
     }
 }

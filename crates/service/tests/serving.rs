@@ -1,7 +1,8 @@
 //! A device served inside a program: with no arguments, signals or printing.
 
-use remap_ssd_device::{Device, DeviceConfig};
+use remap_ssd_device::{Device, DeviceConfig, Lpn};
 use remap_ssd_http::{Refused, Watched};
+use remap_ssd_media::Payload;
 use remap_ssd_nvme::controller::{Gate, Health, Subsystem};
 use remap_ssd_nvme::tcp::client::{Client, Options};
 use remap_ssd_service::{
@@ -315,4 +316,93 @@ fn a_log_level_that_cannot_be_changed_is_not_reported_as_changed() {
     let level = |level: &str| served.act("log", &serde_json::json!({ "level": level }));
     assert!(matches!(level("debug"), Err(Refused::Failed(_))));
     assert!(matches!(level("loud"), Err(Refused::Usage(_))));
+}
+
+/// A shape of 64 MiB with these settings.
+fn shaped(settings: &[&str]) -> Shape {
+    let set = settings.iter().map(|one| one.parse().expect("valid"));
+    Shape {
+        set: set.collect(),
+        ..small()
+    }
+}
+
+// Programs in SLC mode fill word lines in another order than rows; the copy is made while the last word lines are not full.
+#[test]
+fn a_copy_of_a_served_image_with_an_slc_cache_has_all_pages() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path().join("disk");
+    let shape = shaped(&[
+        "timing.engine=nand",
+        "background.lookup_stalls_dies=false",
+        "geometry.cell_bits=3",
+        "geometry.pages_per_block=192",
+        "firmware.slc_share=0.1",
+    ]);
+    image::create(&dir, &shape).expect("an image");
+    let (device, _) = Device::open_in_folder(&dir).expect("an image");
+
+    let nqn = "nqn.2026-11.test:remap-ssd";
+    let subsystem = Subsystem::new(device, nqn, &[], Latency::None, true, Health::default());
+    let subsystem = Arc::new(subsystem.expect("possible"));
+    let gate = Arc::new(Gate::new(Arc::clone(&subsystem)));
+    let served = Served::new(
+        Arc::clone(&gate),
+        Instant::now(),
+        Some(&dir),
+        nqn,
+        None,
+        Arc::new(()),
+    );
+
+    for (round, pages) in [1, 7, 50, 333].into_iter().enumerate() {
+        for lpn in 0..pages {
+            let bytes = [(1 + lpn % 250) as u8; 4096];
+            let written = subsystem
+                .device()
+                .write(0, Lpn(lpn), &Payload::Bytes(&bytes));
+            written.result.expect("there is room");
+        }
+        let to = folder.path().join(format!("copy-{round}"));
+        let to_text = serde_json::json!({ "to": to.to_str().expect("text") });
+        served.act("snapshot", &to_text).expect("room for it");
+
+        let found = image::check(&to).expect("it is checked");
+        assert!(found.is_clean(), "{:?} {:?}", found.damage, found.beyond);
+        assert_eq!(found.mapped, u64::from(pages));
+    }
+}
+
+// A host may make a namespace that ends inside a unit. The rest of the unit cannot be written, so no page of it is lost.
+#[test]
+fn the_rest_of_a_namespaces_last_unit_is_not_reported_as_mapped_pages_outside() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path().join("disk");
+    let shape = shaped(&[
+        "geometry.page_bytes=16384",
+        "geometry.indirection_bytes=16384",
+        "geometry.pages_per_block=256",
+    ]);
+    image::create(&dir, &shape).expect("an image");
+    let (mut device, _) = Device::open_in_folder(&dir).expect("an image");
+    for lpn in (0..8).map(Lpn) {
+        let written = device.write(0, lpn, &Payload::Bytes(&[9; 4096]));
+        written.result.expect("there is room");
+    }
+    drop(device.close().expect("the disk works"));
+
+    for (pages, outside) in [(8, 0), (5, 0), (4, 4), (3, 4)] {
+        let list = serde_json::json!({
+            "nqn": "nqn.2026-11.test:small", "namespaces": [{"pages": pages, "block_bytes": 4096}],
+        });
+        std::fs::write(dir.join("service.json"), list.to_string()).expect("room for it");
+        image::repair(&dir).expect("accepted");
+        let found = image::check(&dir).expect("it is checked");
+        assert_eq!(found.mapped, 8);
+        assert_eq!(
+            image::mapped_outside(&dir, &found),
+            outside,
+            "{pages} pages"
+        );
+    }
 }

@@ -28,8 +28,7 @@ impl ImageNamespaces {
 
     fn over(mut device: Device, folder: &Path) -> Result<Self, ImageError> {
         // The list of namespaces is a file beside the device, and is checked against it.
-        let lpns = u64::from(device.config().firmware.lpns);
-        let namespaces = image_namespaces(folder, lpns)?;
+        let namespaces = image_namespaces(folder, device.config().logical_pages())?;
         keep_apart(&mut device, &namespaces);
         let range = |one: ImageNamespace| (one.nsid, (one.first, one.pages));
         let ranges = namespaces.into_iter().map(range).collect();

@@ -3,5 +3,6 @@
 mod compaction_cuts;
 mod copies;
 mod file_cuts;
+mod images;
 mod kit;
 mod snapshot_cuts;
