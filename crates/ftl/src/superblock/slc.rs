@@ -57,6 +57,14 @@ impl SlcCache {
         }
     }
 
+    /// A page of metadata was programmed among those of commands.
+    #[inline]
+    pub(crate) fn note_bitmap(&mut self, sb: SbId) {
+        if let Some(written) = self.written.get_mut(sb.0 as usize) {
+            *written += 1;
+        }
+    }
+
     /// Collection has moved pages from here.
     pub(crate) fn note_folded(&mut self, sb: SbId, pages: u64) {
         self.folded += pages;

@@ -256,7 +256,7 @@ impl Ftl {
 
             self.core.programmed(ppn, Purpose::Meta);
             self.core.relink(lpn, ppn, false);
-            self.core.blocks.slc.note_program(taken.sb);
+            self.core.blocks.slc.note_bitmap(taken.sb);
             return Ok(());
         }
     }
