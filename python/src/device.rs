@@ -77,6 +77,7 @@ impl Device {
         let (device, report) =
             loaded.map_err(|error| Failed::new_err(format!("{}: {error}", path.display())))?;
         device.config().check_known_ends().map_err(mistake)?;
+        device.config().check_unit_is_page().map_err(mistake)?;
         Ok((Self::powered(device, power_cuts), json!(report).to_string()))
     }
 
