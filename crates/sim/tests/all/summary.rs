@@ -217,7 +217,7 @@ fn every_figure_of_a_summary_is_measured_by_some_run() {
     add(&measured(&mut little, &mut source, &RunOptions::default()));
 
     // Writes are acknowledged in a buffer.
-    let mut buffering = device(SchemeKind::RemapSsd, &["firmware.write_buffer_bytes=1MiB"]);
+    let mut buffering = device(SchemeKind::RemapSsd, &["firmware.write_buffer_bytes=4GiB"]);
     let mut source = Mixed::on(&buffering, 60_000);
     add(&measured(
         &mut buffering,
