@@ -333,7 +333,7 @@ impl Device {
     /// )?;
     /// assert!(config.addressable_units() < config.geometry.pages());
     /// assert!(config.logical_pages() < config.flash_pages());
-    /// assert_eq!(config.logical_pages(), config.host_lpns().into());
+    /// assert_eq!(config.logical_pages(), u64::from(config.host_lpns()));
     /// let mut device = Device::format(config)?;
     ///
     /// // Four pages are a unit: the first write has them all, the second one changes one of them.

@@ -10,8 +10,9 @@ use remap_ssd_media::{Page, Payload};
 /// Indirection units of several pages, over a firmware whose pages are units.
 ///
 /// ```
-/// use remap_ssd_device::{DeviceConfig, IndirectionUnits, Lpn, Payload, SchemeKind};
-/// use remap_ssd_device::{Ftl, Media};
+/// use remap_ssd_device::{DeviceConfig, IndirectionUnits, Lpn, Payload};
+/// use remap_ssd_ftl::Ftl;
+/// use remap_ssd_media::Media;
 /// let config = DeviceConfig::from_toml(
 ///     "preset = \"fast21-32g\"\nscale = \"1/64\"\ncontent = \"bytes\"\n\
 ///      [geometry]\npage_bytes = 16384\nindirection_bytes = 16384",
