@@ -470,11 +470,13 @@ fn each_line(
     rows: u32,
     mut each: impl FnMut(Range<u32>),
 ) {
-    let (first, stripe) = (geometry.page(sb, 0).0, geometry.stripe());
-    let mut row = 0;
-    while row < rows {
-        let page = first + geometry.offset_of(row, die);
-        each(page..page + stripe.min(rows - row));
-        row += stripe;
+    let stripe = geometry.stripe();
+    let mut page = geometry.page(sb, 0).0 + die * stripe;
+    let mut left = rows;
+    while left > 0 {
+        let pages = stripe.min(left);
+        each(page..page + pages);
+        page += stripe * geometry.dies();
+        left -= pages;
     }
 }

@@ -60,6 +60,12 @@ struct OobHigh {
     incarnation: u8,
 }
 
+/// The incarnation in its place in `OobHigh`.
+#[inline(always)]
+const fn incarnation_bits(incarnation: u32) -> u16 {
+    ((incarnation & 63) as u16) << 10
+}
+
 /// Owner, virtual time and incarnation of a page.
 ///
 /// ```text
@@ -93,11 +99,11 @@ impl Oob {
     #[inline(always)]
     pub fn new(lpn: Lpn, wsn: u64, incarnation: u32) -> Self {
         debug_assert!(wsn < 1 << 42);
+        // As the fields' setters, which other crates do not inline.
+        let wsn_high = (wsn >> 32) as u16 & 0x3ff;
         Self {
-            low: OobLow::new().with_lpn(lpn).with_wsn_low(wsn as u32),
-            high: OobHigh::new()
-                .with_wsn_high((wsn >> 32) as u16 & 0x3ff)
-                .with_incarnation((incarnation & 63) as u8),
+            low: OobLow::from_bits(u64::from(lpn.0) | wsn << 32),
+            high: OobHigh::from_bits(wsn_high | incarnation_bits(incarnation)),
             second: SecondOwner::NONE,
         }
     }
@@ -105,8 +111,9 @@ impl Oob {
     /// The same record in a superblock of this incarnation.
     #[inline(always)]
     pub fn with_incarnation(self, incarnation: u32) -> Self {
+        let wsn_high = self.high.into_bits() & 0x3ff;
         Self {
-            high: self.high.with_incarnation((incarnation & 63) as u8),
+            high: OobHigh::from_bits(wsn_high | incarnation_bits(incarnation)),
             ..self
         }
     }

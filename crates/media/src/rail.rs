@@ -292,13 +292,21 @@ impl Rail {
     pub(crate) fn settle(&mut self, ack: &AckSet) {
         let mut tokens: BTreeSet<u64> = ack.tokens.iter().copied().collect();
         let mut chosen = self.choose_needed(&mut tokens);
-        if let Some(lines) = &self.lines {
+        if self.lines.is_some() {
             // Operations may wait for pages that were issued after them: passes are repeated until no more are found.
             let mut count = 0;
             while count < tokens.len() {
                 count = tokens.len();
                 chosen = self.choose_needed(&mut tokens);
             }
+        }
+        self.settle_chosen(chosen);
+    }
+
+    /// Makes operations durable that were chosen with all their predecessors. Those that wait for a unit that is not
+    /// full stay pending.
+    fn settle_chosen(&mut self, mut chosen: Vec<bool>) {
+        if let Some(lines) = &self.lines {
             let choose = |first: usize| {
                 if chosen[first] {
                     Outcome::Whole
@@ -306,7 +314,6 @@ impl Rail {
                     Outcome::Absent
                 }
             };
-            // What waits for a unit that is not full stays pending.
             chosen = lines.decide(&self.pending, choose).whole;
         }
         self.land_chosen(&chosen);
@@ -317,15 +324,21 @@ impl Rail {
         // Newest first: predecessors were issued earlier, so one pass finds all.
         let (mut all_below, mut stores_below) = (0, 0);
         let mut blocks = BTreeSet::new();
-        let mut words = BTreeSet::new();
+        let (mut stored, mut cleared) = (BTreeSet::new(), Vec::<Range<usize>>::new());
         let mut chosen = vec![false; self.pending.len()];
         for (index, op) in self.pending.iter().enumerate().rev() {
             // Two stores to one word land in order, as in one line of memory; settling the later
             // one also settles the earlier one.
             let same_word = match op.effect {
-                MediaEffect::Store { word, .. } => words.contains(&word),
+                MediaEffect::Store { word, .. } => {
+                    stored.contains(&word) || cleared.iter().any(|words| words.contains(&word))
+                }
                 MediaEffect::Clear { start, len } => {
-                    words.range(start..start + len).next().is_some()
+                    let end = start + len;
+                    stored.range(start..end).next().is_some()
+                        || cleared
+                            .iter()
+                            .any(|words| words.start < end && start < words.end)
                 }
                 _ => false,
             };
@@ -350,9 +363,9 @@ impl Rail {
 
             match op.effect {
                 MediaEffect::Store { word, .. } => {
-                    words.insert(word);
+                    stored.insert(word);
                 }
-                MediaEffect::Clear { start, len } => words.extend(start..start + len),
+                MediaEffect::Clear { start, len } => cleared.push(start..start + len),
                 _ => {}
             }
         }
@@ -389,8 +402,7 @@ impl Rail {
     }
 
     pub(crate) fn settle_all(&mut self) {
-        let tokens = self.pending.iter().map(|op| op.token).collect();
-        self.settle(&AckSet { tokens });
+        self.settle_chosen(vec![true; self.pending.len()]);
     }
 
     /// The image that a cut now may leave: `choose` is called once per pending operation that is

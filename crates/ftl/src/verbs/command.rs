@@ -154,6 +154,7 @@ impl Ftl {
     ///
     /// # Errors
     /// `OutOfRange`, `ReadOnly`, `NumbersUsedUp`.
+    #[inline]
     pub fn write_more(&mut self, lpn: Lpn, payload: &Payload<'_>) -> Result<(), Refusal> {
         self.writable(lpn, 1)?;
         if self.buffer.is_some() {
@@ -170,7 +171,7 @@ impl Ftl {
     }
 
     /// Remaps a page to one that has its content, or programs it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn write_page(&mut self, lpn: Lpn, payload: &Payload<'_>) -> Result<(), Refusal> {
         if self.dedup.is_none() {
             return self

@@ -63,9 +63,7 @@ impl Ftl {
                     media.program_payload(taken.slot, oob, payload, Purpose::Host, after)
                 }
                 PageOrigin::Merged(payload, waits) => {
-                    let from = self.core.tables.map.get(lpn).map(|mapping| mapping.ppn);
-                    let after = after.and(*waits);
-                    media.program_merged(from, taken.slot, oob, payload, Purpose::Host, after)
+                    self.program_merged(taken.slot, oob, payload, after.and(*waits))
                 }
                 PageOrigin::Copy(source) => {
                     let (from, programmed) = self.program_copy(*source, taken.slot, oob, after);
@@ -103,6 +101,22 @@ impl Ftl {
 
             return Ok(ppn);
         }
+    }
+
+    /// Programs the page that an LPN has now, with some of its bytes replaced.
+    // As `program_copy`.
+    #[inline(never)]
+    fn program_merged(
+        &mut self,
+        to: PageSlot,
+        oob: Oob,
+        payload: &Payload<'_>,
+        after: After,
+    ) -> Result<(), MediaError> {
+        let from = self.core.tables.map.get(oob.lpn());
+        let from = from.map(|mapping| mapping.ppn);
+        let media = &mut self.core.media;
+        media.program_merged(from, to, oob, payload, Purpose::Host, after)
     }
 
     /// Copies the page that an LPN has now. Also returns that page.
