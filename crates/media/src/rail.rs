@@ -324,6 +324,8 @@ impl Rail {
         // Newest first: predecessors were issued earlier, so one pass finds all.
         let (mut all_below, mut stores_below) = (0, 0);
         let mut blocks = BTreeSet::new();
+        // The first pages of those that are settled with others.
+        let mut together = BTreeSet::new();
         let (mut stored, mut cleared) = (BTreeSet::new(), Vec::<Range<usize>>::new());
         let mut chosen = vec![false; self.pending.len()];
         for (index, op) in self.pending.iter().enumerate().rev() {
@@ -358,7 +360,10 @@ impl Rail {
             blocks.extend(op.block);
             tokens.extend(op.named.iter().copied());
             if let (Some(lines), Some(page)) = (&self.lines, op.effect.page()) {
-                tokens.extend(self.named(lines.together(page), After::NOTHING));
+                let pages = lines.together(page);
+                if together.insert(pages.start) {
+                    tokens.extend(self.programs.range(pages).map(|(_, token)| *token));
+                }
             }
 
             match op.effect {
