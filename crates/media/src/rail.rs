@@ -406,8 +406,15 @@ impl Rail {
         self.pending = kept;
     }
 
+    /// Makes all operations durable but those that wait for pages that have not been issued.
     pub(crate) fn settle_all(&mut self) {
         self.settle_chosen(vec![true; self.pending.len()]);
+        let is_filling = self.lines.as_ref().is_some_and(Lines::is_filling);
+        assert!(
+            is_filling || self.pending.is_empty(),
+            "{} operations wait for each other",
+            self.pending.len()
+        );
     }
 
     /// The image that a cut now may leave: `choose` is called once per pending operation that is

@@ -232,6 +232,9 @@ impl Ftl {
         for chunk in chunks {
             self.program_bitmap(chunk)?;
         }
+        // The reset waits for the bitmaps, and stores may wait for the reset. A page that waits for one of these stores
+        // must not come into the bitmaps' word line: both would wait for ever.
+        self.core.fill_lines();
         Ok(half)
     }
 

@@ -154,6 +154,11 @@ impl Lines {
         tokens
     }
 
+    /// Returns true if pages of some word line have not been issued.
+    pub(super) fn is_filling(&self) -> bool {
+        !self.open.is_empty()
+    }
+
     /// The pages that must be settled with one.
     pub(super) fn together(&self, page: Ppn) -> Range<u32> {
         let (first, size) = if self.whole {
