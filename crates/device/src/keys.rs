@@ -282,6 +282,9 @@ static COMMON: &[DeviceKey] = &[
         pages go to flash when it is full; 0: writes go to flash at once. `--scale` makes it smaller with the device."),
     key("firmware.slc_share", "", KeyKind::Number(NumberRange { least: 0.0, most: 0.5, above: false, below: false }), "SLC cache: share of the superblocks whose cells store one bit each, at least one in each group of dies; 0 is none. \
         The host writes there first. Idle time, and pressure if enough pages are dead, fold what is still valid. Needs `geometry.cell_bits` above 1."),
+    key("firmware.slc_fold_free", "", SHARE, "While the host writes, superblocks in SLC mode are folded when at most this share of them is free. Idle time folds at any share."),
+    key("firmware.slc_fold_garbage", "", SHARE, "Then only superblocks in SLC mode with at least this share of dead pages are folded: 0 folds any of them, 1 only those that are dead altogether. \
+        Pages are written past the cache while none is free."),
     key("firmware.dealloc_slots", "", KeyKind::Integer(4, u32::MAX as u64), "Slots in each half of the NVRAM log of deallocations."),
     key("firmware.fs_files", "files", ANY_U32, "Files that the file map of `fs_write` can list; 0 if there is no map."),
     key("firmware.fs_blocks", "pages", ANY_U32, "Pages that all its lists have room for together; 0 if there is no map."),

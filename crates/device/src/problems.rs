@@ -5,6 +5,7 @@
 
 use crate::config::{DeviceConfig, DeviceConfigError, Errors, Flash, TimingConfig, TimingEngine};
 use crate::keys::{self, KeyProblem};
+use remap_ssd_ftl::Config;
 use remap_ssd_media::{ContentMode, WordLine};
 
 impl DeviceConfig {
@@ -248,7 +249,7 @@ struct MayBeIdle {
     needs: &'static str,
 }
 
-const MAY_BE_IDLE: [MayBeIdle; 8] = [
+const MAY_BE_IDLE: [MayBeIdle; 10] = [
     MayBeIdle {
         path: "timing.cache_busy_ns",
         is_set: |device| device.timing.cache_busy_ns > 0,
@@ -310,10 +311,28 @@ const MAY_BE_IDLE: [MayBeIdle; 8] = [
             );
             (slc_read_ns, slc_program_ns, slc_endurance) != defaults
         },
-        has_effect: |device| device.firmware.slc_share > 0.0,
-        needs: "firmware.slc_share above 0",
+        has_effect: has_slc_cache,
+        needs: SLC_CACHE,
+    },
+    MayBeIdle {
+        path: "firmware.slc_fold_free",
+        is_set: |device| device.firmware.slc_fold_free != Config::default().slc_fold_free,
+        has_effect: has_slc_cache,
+        needs: SLC_CACHE,
+    },
+    MayBeIdle {
+        path: "firmware.slc_fold_garbage",
+        is_set: |device| device.firmware.slc_fold_garbage != Config::default().slc_fold_garbage,
+        has_effect: has_slc_cache,
+        needs: SLC_CACHE,
     },
 ];
+
+const SLC_CACHE: &str = "firmware.slc_share above 0";
+
+fn has_slc_cache(device: &DeviceConfig) -> bool {
+    device.firmware.slc_share > 0.0
+}
 
 const SUSPENSIONS: &str = "timing.suspensions or timing.erase_suspensions above 0";
 

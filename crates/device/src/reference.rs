@@ -140,6 +140,8 @@ fn value_of(config: &DeviceConfig, path: &str) -> Option<Value> {
         "firmware.mapping_cache_bytes" => Some(firmware.mapping_cache_bytes.into()),
         "firmware.write_buffer_bytes" => Some(firmware.write_buffer_bytes.into()),
         "firmware.slc_share" => Some(firmware.slc_share.into()),
+        "firmware.slc_fold_free" => Some(firmware.slc_fold_free.into()),
+        "firmware.slc_fold_garbage" => Some(firmware.slc_fold_garbage.into()),
         "flash.slc_read_ns" => Some(config.flash.slc_read_ns.into()),
         "flash.slc_program_ns" => Some(config.flash.slc_program_ns.into()),
         "flash.slc_endurance" => Some(config.flash.slc_endurance.into()),

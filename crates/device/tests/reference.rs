@@ -14,7 +14,7 @@ use std::path::Path;
 const OF_THE_FILE: [&str; 3] = ["preset", "scale", "firmware.gc_mode"];
 
 /// Fields omitted when they have their defaults.
-const SILENT: [&str; 21] = [
+const SILENT: [&str; 23] = [
     "timing.erase_suspend_ns",
     "timing.erase_suspensions",
     "firmware.power_loss_protection",
@@ -33,6 +33,8 @@ const SILENT: [&str; 21] = [
     "firmware.mapping_cache_bytes",
     "firmware.write_buffer_bytes",
     "firmware.slc_share",
+    "firmware.slc_fold_free",
+    "firmware.slc_fold_garbage",
     "flash.slc_read_ns",
     "flash.slc_program_ns",
     "flash.slc_endurance",

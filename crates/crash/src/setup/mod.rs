@@ -327,6 +327,8 @@ impl SetupProfile {
             },
             write_buffer_bytes: self.buffer_pages * PAGE_BYTES as u64,
             slc_share: self.slc_share,
+            slc_fold_free: [0.125, 1.0][index as usize % 2],
+            slc_fold_garbage: [0.5, 0.0][index as usize / 2 % 2],
             dealloc_slots: self.dealloc_slots,
             fs_files: self.files.0,
             fs_blocks: self.files.1,

@@ -51,6 +51,11 @@ impl Config {
         ((f64::from(superblocks) * self.gc_free) as u32).max(self.reserve(geometry) + 1)
     }
 
+    /// Free superblocks in SLC mode at which folding begins while the host writes.
+    pub(crate) fn fold_start(&self, geometry: &Geometry) -> u32 {
+        (f64::from(self.slc_superblocks(geometry)) * self.slc_fold_free) as u32
+    }
+
     /// Checks that the parameters are consistent.
     ///
     /// # Errors
@@ -230,6 +235,14 @@ impl Config {
         let fail = |text: String| Err(ConfigError(text));
         if !(0.0..=SLC_SHARE_MAX).contains(&share) {
             return fail(format!("slc_share = {share} must be 0 to {SLC_SHARE_MAX}"));
+        }
+        for (name, share) in [
+            ("slc_fold_free", self.slc_fold_free),
+            ("slc_fold_garbage", self.slc_fold_garbage),
+        ] {
+            if !(0.0..=1.0).contains(&share) {
+                return fail(format!("{name} = {share} must be 0 to 1"));
+            }
         }
         if share == 0.0 {
             return Ok(());

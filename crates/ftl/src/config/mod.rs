@@ -109,6 +109,12 @@ pub struct Config {
     /// is none.
     #[serde(skip_serializing_if = "is_default")]
     pub slc_share: f64,
+    /// While the host writes, superblocks in SLC mode are folded when at most this fraction of them is free.
+    #[serde(skip_serializing_if = "is_fold_free_default")]
+    pub slc_fold_free: f64,
+    /// Then only those with at least this fraction of dead pages are folded.
+    #[serde(skip_serializing_if = "is_fold_garbage_default")]
+    pub slc_fold_garbage: f64,
     /// Slots in each half of the NVRAM log of deallocations.
     pub dealloc_slots: u32,
     /// Files that the file map of `fs_write` can list; 0 if there is no map.
@@ -234,6 +240,8 @@ impl Default for Config {
             mapping_cache_bytes: 0,
             write_buffer_bytes: 0,
             slc_share: 0.0,
+            slc_fold_free: SLC_FOLD_FREE,
+            slc_fold_garbage: SLC_FOLD_GARBAGE,
             dealloc_slots: 4096,
             fs_files: 0,
             fs_blocks: 0,
@@ -262,6 +270,14 @@ const BLOCK_PAGES: u32 = 64;
 /// Default of `extension`.
 const EXTENSION: f64 = 1.0 / 32.0;
 
+/// Default of `slc_fold_free`.
+const SLC_FOLD_FREE: f64 = 0.125;
+
+/// Default of `slc_fold_garbage`. A page in SLC mode then costs its own program and half of one of the slower kind: as
+/// much as a page that is written past the cache if programs in SLC mode take half the time for a page, less if they are
+/// faster.
+const SLC_FOLD_GARBAGE: f64 = 0.5;
+
 // Defaults are not written, so that descriptions of existing devices do not change.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
@@ -277,6 +293,14 @@ fn is_block_pages_default(pages: &u32) -> bool {
 
 fn is_extension_default(share: &f64) -> bool {
     *share == EXTENSION
+}
+
+fn is_fold_free_default(share: &f64) -> bool {
+    *share == SLC_FOLD_FREE
+}
+
+fn is_fold_garbage_default(share: &f64) -> bool {
+    *share == SLC_FOLD_GARBAGE
 }
 
 /// Pages of the largest remap that can be atomic.

@@ -4,9 +4,9 @@
 //! all owners of a page follow it, a shared page is programmed once, and pages that died in SLC mode are never moved.
 //!
 //! In idle time all closed superblocks are folded, those with the fewest live pages first. While the host writes, a
-//! superblock is folded when few are free, and only if enough of its pages are dead: folding a page takes a
-//! program of the slower kind, as does the page that the host writes there when no superblock in SLC mode is free. So
-//! a cache whose pages do not die stays full, and writes go past it at the speed of a device without one.
+//! superblock is folded when few are free (`slc_fold_free`), and only if enough of its pages are dead
+//! (`slc_fold_garbage`): folding a page takes a program of the slower kind, as does the page that the host writes there
+//! when no superblock in SLC mode is free. So a cache whose pages do not die stays full, and writes go past it at the speed of a device without one.
 //!
 //! Invariants: a fold begins, and each of its steps begins, only while more superblocks than the reserve are free; then a
 //! step opens at most one superblock for each zone in each group of dies, which the reserve includes
@@ -19,12 +19,6 @@ use crate::ftl::Ftl;
 use crate::superblock::SuperblockState;
 use remap_ssd_media::SbId;
 
-/// While the host writes, a superblock is folded if at least one in this number of its pages is dead. A page in SLC mode
-/// then costs its own program and half of one of the slower kind: as much as a page that is written past the cache if
-/// programs in SLC mode take half the time for a page, less if they are faster.
-const DEAD_ONE_IN: u32 = 2;
-/// While the host writes, folding begins when at most one superblock of the area in this number is free.
-const FREE_ONE_IN: u32 = 8;
 /// Searches for a victim per superblock written by the host, if none is worth folding.
 const LOOKS: u32 = 16;
 
@@ -35,7 +29,7 @@ impl Ftl {
         let blocks = &self.core.blocks;
         blocks.has_slc()
             && self.core.clock.now() >= self.gc.folding.look_again
-            && blocks.slc_free() <= blocks.slc.area.superblocks() / FREE_ONE_IN
+            && blocks.slc_free() <= self.gc.folding.start
     }
 
     /// Starts a fold while the host writes, if one is worth it. `is_short`: collection needs its turns too.
@@ -43,7 +37,9 @@ impl Ftl {
         if !self.wants_fold() || std::mem::take(&mut self.gc.folding.was_last) && is_short {
             return false;
         }
-        let worth_it = |capacity, live| capacity - live >= capacity / DEAD_ONE_IN;
+        let least = self.core.config.slc_fold_garbage;
+        let worth_it =
+            |capacity: u32, live| capacity - live >= (f64::from(capacity) * least) as u32;
         if self.begin_fold_if(worth_it) {
             self.gc.folding.was_last = true;
             return true;

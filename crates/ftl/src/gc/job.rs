@@ -50,6 +50,8 @@ pub(crate) struct LivePage {
 /// Folds while the host writes.
 #[derive(Default)]
 pub(crate) struct Folding {
+    /// Free superblocks in SLC mode at which folding begins.
+    pub(crate) start: u32,
     /// The sequence number from which on to search for a victim again.
     pub(crate) look_again: u64,
     /// The last job was a fold, so that the next one frees space if that is short.
@@ -82,6 +84,10 @@ impl Gc {
     pub(crate) fn new(config: &Config, geometry: &Geometry) -> Self {
         Self {
             refresh: Refresh::new(config, geometry),
+            folding: Folding {
+                start: config.fold_start(geometry),
+                ..Folding::default()
+            },
             pads_most: config.pads_most(geometry),
             peaks: RegionPeaks::new(geometry.superblocks()),
             ..Self::default()

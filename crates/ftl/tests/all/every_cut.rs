@@ -571,6 +571,7 @@ fn nothing_is_lost_while_pages_are_folded() {
             let config = Config {
                 lpns: 40,
                 slc_share: [0.1, 0.2][variant % 2],
+                slc_fold_garbage: [0.5, 0.0][variant / 2 % 2],
                 power_loss_protection: protected,
                 ..config
             };

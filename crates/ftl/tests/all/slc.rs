@@ -141,6 +141,50 @@ fn pressure_folds_superblocks_of_which_half_is_dead() {
     }
 }
 
+/// Both limits of folding under pressure are keys: the dead pages of a victim, and the free superblocks at which it begins.
+#[test]
+fn folding_under_pressure_begins_at_the_configured_shares() {
+    // A superblock of which nothing is dead is folded at 0, one of which one page lives is not at 1.
+    for (garbage, dead, folds) in [
+        (0.0, 0, true),
+        (0.25, 10, false),
+        (0.25, 11, true),
+        (1.0, DATA - 1, false),
+        (1.0, DATA, true),
+    ] {
+        let config = Config {
+            slc_fold_garbage: garbage,
+            ..cached(SchemeKind::None)
+        };
+        let mut ftl = device(shape(), &config);
+        (0..4 * DATA).for_each(|lpn| put(&mut ftl, lpn, 1 + u64::from(lpn)));
+        if dead > 0 {
+            ftl.deallocate(Lpn(0), dead).expect("in range");
+        }
+        (500..500 + 2 * DATA).for_each(|lpn| put(&mut ftl, lpn, 7000 + u64::from(lpn)));
+        let has_folded = ftl.stats().slc_erases > 0;
+        assert_eq!(has_folded, folds, "{dead} of {DATA} dead, {garbage}");
+        ftl.check().expect("consistent");
+    }
+
+    // The last page opens the seventh of ten superblocks, so that three are free.
+    for (free, folds) in [(0.2, false), (0.9, true)] {
+        let config = Config {
+            slc_share: 0.25,
+            slc_fold_free: free,
+            ..cached(SchemeKind::None)
+        };
+        let mut ftl = device(shape(), &config);
+        (0..2 * DATA).for_each(|lpn| put(&mut ftl, lpn, 1 + u64::from(lpn)));
+        ftl.deallocate(Lpn(0), DATA / 2).expect("in range");
+        (500..501 + 4 * DATA).for_each(|lpn| put(&mut ftl, lpn, 7000 + u64::from(lpn)));
+        if !folds {
+            assert_eq!(ftl.free_slc_superblocks(), 3);
+        }
+        assert_eq!(ftl.stats().slc_folded > 0, folds, "{free}");
+    }
+}
+
 /// A page with three owners is programmed once, and all three follow, also over a cut.
 #[test]
 fn a_shared_page_is_folded_once_and_its_owners_follow() {
@@ -259,6 +303,18 @@ fn impossible_caches_are_refused_with_the_reason() {
             "must be 0 to 0.5",
         );
     }
+    for share in [-0.1, 1.1, f64::NAN] {
+        let free = Config {
+            slc_fold_free: share,
+            ..config.clone()
+        };
+        refuse(&shape(), free, "slc_fold_free");
+        let garbage = Config {
+            slc_fold_garbage: share,
+            ..config.clone()
+        };
+        refuse(&shape(), garbage, "slc_fold_garbage");
+    }
     let full = nearly_full(&shape(), &config, 0);
     let without = nearly_full(
         &shape(),
@@ -289,6 +345,11 @@ fn random_commands_leave_what_they_should_under_every_scheme() {
             entry,
             gc_free: 0.0,
             lpns: 40,
+            slc_fold_garbage: if scheme == SchemeKind::RemapSsd {
+                0.0
+            } else {
+                0.5
+            },
             ..cached(scheme)
         };
         let config = nearly_full(&shape(), &logged(&config, 4096), 0);
