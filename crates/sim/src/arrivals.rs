@@ -3,6 +3,7 @@
 //! ```text
 //! trace[:SPEED][,bound=N]    the trace's or workload's own times; SPEED times as fast
 //! rate:R[,bound=N]           Poisson arrivals at a mean rate of R per second
+//! burst:N:S[,bound=N]        bursts of N requests at once, one every S seconds, from S seconds on
 //! ```
 //!
 //! With `bound` at most N requests are outstanding; later arrivals wait. Without it there is no
@@ -32,6 +33,13 @@ pub enum Times {
         /// Mean requests per second.
         per_second: f64,
     },
+    /// Bursts at regular times.
+    Burst {
+        /// Requests of a burst, which arrive at once.
+        requests: u32,
+        /// Seconds from one burst to the next, and before the first.
+        every_s: f64,
+    },
 }
 
 /// Arrival times of requests, and a bound on those outstanding.
@@ -57,7 +65,7 @@ impl Arrivals {
     pub fn check(&self, workload: &NamedWorkload) -> Result<(), WorkloadError> {
         match (self.times, workload.bursts()) {
             (Times::Own { .. }, None) => Err(WorkloadError::new(format!(
-                "the workload `{workload}` has no times of its own: use `rate:R`, or fiu-homes, fiu-mail or fiu-webvm"
+                "the workload `{workload}` has no times of its own: use `rate:R` or `burst:N:S`, or fiu-homes, fiu-mail or fiu-webvm"
             ))),
             _ => Ok(()),
         }
@@ -75,17 +83,14 @@ impl Arrivals {
     ) -> Result<Timed<'a>, WorkloadError> {
         self.check(workload)?;
 
-        // Bursts are the workload's own times; a rate replaces them.
+        // The workload's own times are bursts; other times replace them.
         let clock = match (self.times, workload.bursts()) {
             (Times::Own { speed }, Some(bursts)) => ArrivalClock::Bursts {
                 bursts,
                 left: 0,
                 speed,
             },
-            (Times::Own { speed }, None) => ArrivalClock::Own { speed },
-            (Times::Rate { per_second }, _) => ArrivalClock::Rate {
-                mean_ns: 1e9 / per_second,
-            },
+            _ => self.clock(),
         };
 
         Ok(Timed::new(inner, clock, *self, seed))
@@ -93,13 +98,22 @@ impl Arrivals {
 
     /// Applies these times to a trace's requests.
     pub(crate) fn over_trace<'a>(&self, inner: &'a mut dyn Source, seed: u64) -> Timed<'a> {
-        let clock = match self.times {
+        Timed::new(inner, self.clock(), *self, seed)
+    }
+
+    /// The clock for a source without bursts of its own.
+    fn clock(&self) -> ArrivalClock {
+        match self.times {
             Times::Own { speed } => ArrivalClock::Own { speed },
             Times::Rate { per_second } => ArrivalClock::Rate {
                 mean_ns: 1e9 / per_second,
             },
-        };
-        Timed::new(inner, clock, *self, seed)
+            Times::Burst { requests, every_s } => ArrivalClock::Regular {
+                requests: requests.into(),
+                every_ns: every_s * 1e9,
+                count: 0,
+            },
+        }
     }
 }
 
@@ -109,7 +123,7 @@ impl FromStr for Arrivals {
     fn from_str(text: &str) -> Result<Self, WorkloadError> {
         let wrong = || {
             WorkloadError::new(format!(
-                "`{text}` is none of trace, trace:SPEED and rate:R, with numbers above 0, each with `,bound=N` or without"
+                "`{text}` is none of trace, trace:SPEED, rate:R and burst:N:S, with numbers above 0, each with `,bound=N` or without"
             ))
         };
         let positive = |number: &str| {
@@ -152,6 +166,17 @@ impl FromStr for Arrivals {
             Some(("rate", rate)) => Times::Rate {
                 per_second: positive(rate)?,
             },
+            Some(("burst", burst)) => {
+                let (requests, every_s) = burst.split_once(':').ok_or_else(wrong)?;
+                Times::Burst {
+                    requests: requests
+                        .parse()
+                        .ok()
+                        .filter(|requests| *requests > 0)
+                        .ok_or_else(wrong)?,
+                    every_s: positive(every_s)?,
+                }
+            }
             _ => return Err(wrong()),
         };
         Ok(Self { times, bound })
@@ -164,6 +189,7 @@ impl fmt::Display for Arrivals {
             Times::Own { speed: 1.0 } => f.write_str("trace")?,
             Times::Own { speed } => write!(f, "trace:{speed}")?,
             Times::Rate { per_second } => write!(f, "rate:{per_second}")?,
+            Times::Burst { requests, every_s } => write!(f, "burst:{requests}:{every_s}")?,
         }
         match self.bound {
             Some(bound) => write!(f, ",bound={bound}"),
@@ -183,6 +209,12 @@ enum ArrivalClock {
         bursts: Bursts,
         left: u32,
         speed: f64,
+    },
+    Regular {
+        requests: u64,
+        every_ns: f64,
+        /// Requests that have arrived.
+        count: u64,
     },
 }
 
@@ -241,6 +273,14 @@ impl<'a> Timed<'a> {
                 *left -= 1;
                 self.at_ns + exponential(&mut self.rng, bursts.interval_ns()) / *speed
             }
+            ArrivalClock::Regular {
+                requests,
+                every_ns,
+                count,
+            } => {
+                *count += 1;
+                count.div_ceil(*requests) as f64 * *every_ns
+            }
         }
     }
 }
@@ -290,6 +330,8 @@ mod tests {
             "rate:5000",
             "rate:0.5,bound=32",
             "trace,bound=1",
+            "burst:2048:0.5",
+            "burst:1:10,bound=32",
         ] {
             assert_eq!(text.parse::<Arrivals>().unwrap().to_string(), text);
         }
@@ -301,6 +343,13 @@ mod tests {
             "rate:-1",
             "rate:NaN",
             "trace:",
+            "burst",
+            "burst:8",
+            "burst:8:",
+            "burst:0:1",
+            "burst:1.5:1",
+            "burst:8:0",
+            "burst:-8:1",
             "closed",
             "trace,bound=0",
             "trace,depth=3",

@@ -298,7 +298,8 @@ options! {
         /// Arrival times of requests.
         ///
         /// trace (at the times of the trace, or those that a fiu-* workload was fitted to; trace:SPEED
-        /// is SPEED times as fast) or rate:R (R per second on average, at random). `,bound=N` limits
+        /// is SPEED times as fast), rate:R (R per second on average, at random) or burst:N:S (bursts of N at once, one
+        /// every S seconds; the device is idle between them). `,bound=N` limits
         /// the requests at the device to N; further arrivals wait. Shows response times from arrival,
         /// and the backlog [default: a request enters when one of the --queue-depth earlier ones ends].
         arrivals: Option<Arrivals> = "SPEC", parsed, excludes: &["queue_depth"], is_rare: true;

@@ -361,7 +361,7 @@ fn mistakes_in_the_arguments_exit_with_2() {
         (&["compare", "--arrivals", "trace"], "no times of its own"),
         (
             &["compare", "--arrivals", "rate:fast"],
-            "none of trace, trace:SPEED and rate:R",
+            "none of trace, trace:SPEED, rate:R and burst:N:S",
         ),
         (
             &["compare", "--arrivals", "rate:5,bound=0"],

@@ -180,6 +180,26 @@ fn times_change_nothing_of_what_is_asked_and_belong_to_whole_requests() {
 }
 
 #[test]
+fn bursts_come_at_once_and_at_regular_times_after_a_pause() {
+    let pages: NamedWorkload = "randwrite,pages=2".parse().unwrap();
+    let mut inner = pages.source(pages.content_default(), 4000, 1, 0).unwrap();
+    let arrivals: Arrivals = "burst:3:0.5,bound=2".parse().unwrap();
+    let mut timed = arrivals.over_workload(&mut *inner, &pages, 1).unwrap();
+    let mut drawn = Vec::new();
+    timed.fill(&mut drawn, 24).unwrap();
+
+    let times: Vec<u64> = drawn.iter().map(|page| page.at_ns).collect();
+    let expected = (1..=4).flat_map(|burst| [burst * 500_000_000; 6]);
+    assert_eq!(times, expected.collect::<Vec<_>>());
+
+    let run = measured(&mut Fixed(drawn), arrivals.bound);
+    let open = run.arrivals.unwrap();
+    // All of a burst has ended when the next one comes.
+    assert_eq!((open.backlog_max, open.backlog_end), (3, 3));
+    assert!(run.seconds_simulated > 2.0, "{}", run.seconds_simulated);
+}
+
+#[test]
 fn a_workload_without_times_says_which_have_some() {
     let workload: NamedWorkload = "oltp".parse().unwrap();
     let error = Arrivals::OWN.check(&workload).unwrap_err().to_string();
