@@ -1,7 +1,9 @@
 //! What remapping gains on drives whose mapping table has entries for units larger than 4 KiB, by the size of the unit.
 
 use super::Findings;
-use super::levels::{Compared, LevelStudy, Over, per_host_page, throughput, write_amplification};
+use super::levels::{
+    Compared, LevelStudy, Over, WRITE_AMPLIFICATION, gain, per_host_page, throughput,
+};
 use crate::LabError;
 use crate::table::Table;
 
@@ -22,13 +24,7 @@ const STUDY: LevelStudy = LevelStudy {
         ("snapshot", "snapshots"),
     ],
     compared: &[
-        Compared {
-            name: "gain",
-            title: "Throughput, over that of none with the same unit",
-            y: "times that of none",
-            of: throughput,
-            over: Over::Baseline,
-        },
+        gain("Throughput, over that of none with the same unit"),
         Compared {
             name: "rest",
             title: "Throughput, over that with a unit of 4 KiB",
@@ -36,13 +32,7 @@ const STUDY: LevelStudy = LevelStudy {
             of: throughput,
             over: Over::First,
         },
-        Compared {
-            name: "write amplification",
-            title: "Flash pages programmed for a page that the host writes",
-            y: "write amplification",
-            of: write_amplification,
-            over: Over::Nothing,
-        },
+        WRITE_AMPLIFICATION,
         Compared {
             name: "unaligned",
             title: "Pages copied instead of remapped for a page that the host writes: other places in their units",

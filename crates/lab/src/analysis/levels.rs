@@ -48,12 +48,27 @@ pub(super) struct Compared {
     pub over: Over,
 }
 
-pub(super) fn throughput(row: &Row) -> Result<f64, LabError> {
-    row.number("bandwidth_mib_s")
+/// Throughput over that of the baseline.
+pub(super) const fn gain(title: &'static str) -> Compared {
+    Compared {
+        name: "gain",
+        title,
+        y: "times that of none",
+        of: throughput,
+        over: Over::Baseline,
+    }
 }
 
-pub(super) fn write_amplification(row: &Row) -> Result<f64, LabError> {
-    row.number("write_amplification")
+pub(super) const WRITE_AMPLIFICATION: Compared = Compared {
+    name: "write amplification",
+    title: "Flash pages programmed for a page that the host writes",
+    y: "write amplification",
+    of: |row| row.number("write_amplification"),
+    over: Over::Nothing,
+};
+
+pub(super) fn throughput(row: &Row) -> Result<f64, LabError> {
+    row.number("bandwidth_mib_s")
 }
 
 pub(super) fn per_host_page(row: &Row, name: &str) -> Result<f64, LabError> {

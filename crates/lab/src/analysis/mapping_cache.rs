@@ -1,7 +1,9 @@
 //! What remapping gains when the mapping table does not fit into DRAM, by the share of its entries that do.
 
 use super::Findings;
-use super::levels::{Compared, LevelStudy, Over, per_host_page, throughput, write_amplification};
+use super::levels::{
+    Compared, LevelStudy, Over, WRITE_AMPLIFICATION, gain, per_host_page, throughput,
+};
 use crate::LabError;
 use crate::table::Table;
 
@@ -21,13 +23,7 @@ const STUDY: LevelStudy = LevelStudy {
     ],
     workloads: &[("randrw:50", "random"), ("hotrw:20:80:50", "hot")],
     compared: &[
-        Compared {
-            name: "gain",
-            title: "Throughput, over that of none with the same cache",
-            y: "times that of none",
-            of: throughput,
-            over: Over::Baseline,
-        },
+        gain("Throughput, over that of none with the same cache"),
         Compared {
             name: "rest",
             title: "Throughput, over that with the whole table in DRAM",
@@ -35,13 +31,7 @@ const STUDY: LevelStudy = LevelStudy {
             of: throughput,
             over: Over::First,
         },
-        Compared {
-            name: "write amplification",
-            title: "Flash pages programmed for a page that the host writes",
-            y: "write amplification",
-            of: write_amplification,
-            over: Over::Nothing,
-        },
+        WRITE_AMPLIFICATION,
         Compared {
             name: "table pages",
             title: "Translation pages programmed for a page that the host writes",

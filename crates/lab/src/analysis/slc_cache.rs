@@ -2,7 +2,7 @@
 //! what has been written.
 
 use super::Findings;
-use super::levels::{Compared, LevelStudy, Over, throughput, write_amplification};
+use super::levels::{Compared, LevelStudy, Over, WRITE_AMPLIFICATION, gain, throughput};
 use crate::LabError;
 use crate::plot::{Lines, MarkKind, Plot};
 use crate::table::{Ask, Row, Table};
@@ -20,13 +20,7 @@ const STUDY: LevelStudy = LevelStudy {
     ],
     workloads: &[("randrw:50", "random"), ("hotrw:20:80:50", "hot")],
     compared: &[
-        Compared {
-            name: "gain",
-            title: "Throughput, over that of none with the same SLC cache",
-            y: "times that of none",
-            of: throughput,
-            over: Over::Baseline,
-        },
+        gain("Throughput, over that of none with the same SLC cache"),
         Compared {
             name: "speedup",
             title: "Throughput, over that without an SLC cache",
@@ -35,11 +29,8 @@ const STUDY: LevelStudy = LevelStudy {
             over: Over::First,
         },
         Compared {
-            name: "write amplification",
             title: "Flash pages programmed for a page that the host writes, in both modes",
-            y: "write amplification",
-            of: write_amplification,
-            over: Over::Nothing,
+            ..WRITE_AMPLIFICATION
         },
         Compared {
             name: "slow pages",

@@ -1,7 +1,7 @@
 //! What remapping gains behind a write buffer, by its size.
 
 use super::Findings;
-use super::levels::{Compared, LevelStudy, Over, throughput, write_amplification};
+use super::levels::{Compared, LevelStudy, Over, WRITE_AMPLIFICATION, gain, throughput};
 use crate::LabError;
 use crate::table::Table;
 
@@ -19,13 +19,7 @@ const STUDY: LevelStudy = LevelStudy {
     ],
     workloads: &[("randrw:50", "random"), ("hotrw:20:80:50", "hot")],
     compared: &[
-        Compared {
-            name: "gain",
-            title: "Throughput, over that of none with the same buffer",
-            y: "times that of none",
-            of: throughput,
-            over: Over::Baseline,
-        },
+        gain("Throughput, over that of none with the same buffer"),
         Compared {
             name: "speedup",
             title: "Throughput, over that without a buffer",
@@ -33,13 +27,7 @@ const STUDY: LevelStudy = LevelStudy {
             of: throughput,
             over: Over::First,
         },
-        Compared {
-            name: "write amplification",
-            title: "Flash pages programmed for a page that the host writes",
-            y: "write amplification",
-            of: write_amplification,
-            over: Over::Nothing,
-        },
+        WRITE_AMPLIFICATION,
         Compared {
             name: "write latency",
             title: "Mean latency of a write",
