@@ -2,7 +2,7 @@
 
 use super::Findings;
 use super::levels::{
-    Compared, LevelStudy, Over, WRITE_AMPLIFICATION, gain, per_host_page, throughput,
+    Compared, LevelStudy, Over, WRITE_AMPLIFICATION, closed, gain, per_host_page, throughput,
 };
 use crate::LabError;
 use crate::table::Table;
@@ -18,10 +18,10 @@ const STUDY: LevelStudy = LevelStudy {
         ("unit-32", "32 KiB"),
         ("unit-64", "64 KiB"),
     ],
-    workloads: &[
-        ("randwrite", "4 KiB"),
-        ("randwrite,pages=64", "256 KiB"),
-        ("snapshot", "snapshots"),
+    loads: &[
+        closed("randwrite", "4 KiB"),
+        closed("randwrite,pages=64", "256 KiB"),
+        closed("snapshot", "snapshots"),
     ],
     compared: &[
         gain("Throughput, over that of none with the same unit"),

@@ -23,8 +23,37 @@ pub(super) struct LevelStudy {
     pub reading: &'static str,
     /// Setups with the level that each stands for, the first to which others are compared.
     pub levels: &'static [(&'static str, &'static str)],
-    pub workloads: &'static [(&'static str, &'static str)],
+    pub loads: &'static [Load],
     pub compared: &'static [Compared],
+}
+
+/// Requests of runs.
+pub(super) struct Load {
+    pub workload: &'static str,
+    /// Arrival times; empty for a closed loop.
+    pub arrivals: &'static str,
+    pub about: &'static str,
+}
+
+/// A load in a closed loop.
+pub(super) const fn closed(workload: &'static str, about: &'static str) -> Load {
+    Load {
+        workload,
+        arrivals: "",
+        about,
+    }
+}
+
+impl Load {
+    fn ask<'a>(&'a self, setup: &'a str, scheme: &'a str) -> Ask<'a> {
+        Ask {
+            setup: Some(setup),
+            workload: Some(self.workload),
+            arrivals: Some(self.arrivals),
+            scheme: Some(scheme),
+            ..Ask::default()
+        }
+    }
 }
 
 const BASELINE: &str = "none";
@@ -79,17 +108,18 @@ impl LevelStudy {
     pub(super) fn analyse(&self, table: &Table) -> Result<Findings, LabError> {
         let mut found = Findings::default();
         let mut rows = Vec::new();
-        for (workload, about) in self.workloads {
+        for load in self.loads {
+            let about = load.about;
             for (setup, level) in self.levels {
                 for scheme in SCHEMES {
-                    let mut cells = [*about, *level, scheme].map(str::to_owned).to_vec();
+                    let mut cells = [about, *level, scheme].map(str::to_owned).to_vec();
                     for compared in self.compared {
-                        let figure = self.over_seeds(table, compared, (setup, workload, scheme))?;
+                        let figure = self.over_seeds(table, compared, (setup, load, scheme))?;
                         cells.push(format!("{} ±{}", number(figure.value), number(figure.half)));
                         let name = format!("{} {about} {level} {scheme}", compared.name);
                         found.measure(name, figure.value);
                     }
-                    cells.push(steady(table, (setup, workload), &[scheme]));
+                    cells.push(steady(table.rows(load.ask(setup, scheme))));
                     rows.push(cells);
                 }
             }
@@ -112,19 +142,19 @@ impl LevelStudy {
         };
         let mut halves = Halves::default();
         let mut panels = Vec::new();
-        for (workload, about) in self.workloads {
+        for load in self.loads {
             let mut groups = Vec::new();
             for (setup, level) in self.levels {
                 let mut bars = Vec::new();
                 for scheme in schemes {
-                    let figure = self.over_seeds(table, compared, (setup, workload, scheme))?;
+                    let figure = self.over_seeds(table, compared, (setup, load, scheme))?;
                     bars.push(((*scheme).to_owned(), figure.value));
-                    halves.insert([*about, *level, scheme].map(str::to_owned), figure.half);
+                    halves.insert([load.about, *level, scheme].map(str::to_owned), figure.half);
                 }
                 groups.push(((*level).to_owned(), bars));
             }
             panels.push(Panel {
-                title: (*about).to_owned(),
+                title: load.about.to_owned(),
                 groups,
             });
         }
@@ -141,21 +171,18 @@ impl LevelStudy {
         })
     }
 
-    /// The figure of a setup, a workload and a scheme.
+    /// The figure of a setup, a load and a scheme.
     fn over_seeds(
         &self,
         table: &Table,
         compared: &Compared,
-        (setup, workload, scheme): (&str, &str, &str),
+        (setup, load, scheme): (&str, &Load, &str),
     ) -> Result<Interval, LabError> {
         let figures = |setup, scheme| -> Result<Vec<f64>, LabError> {
-            let asked = Ask {
-                setup: Some(setup),
-                workload: Some(workload),
-                scheme: Some(scheme),
-                ..Ask::default()
-            };
-            table.rows(asked).map(compared.of).collect()
+            table
+                .rows(load.ask(setup, scheme))
+                .map(compared.of)
+                .collect()
         };
         let values = figures(setup, scheme)?;
         let base = match compared.over {

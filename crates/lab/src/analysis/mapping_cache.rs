@@ -2,7 +2,7 @@
 
 use super::Findings;
 use super::levels::{
-    Compared, LevelStudy, Over, WRITE_AMPLIFICATION, gain, per_host_page, throughput,
+    Compared, LevelStudy, Over, WRITE_AMPLIFICATION, closed, gain, per_host_page, throughput,
 };
 use crate::LabError;
 use crate::table::Table;
@@ -21,7 +21,10 @@ const STUDY: LevelStudy = LevelStudy {
         ("cache-1", "1 %"),
         ("cache-05", "0.5 %"),
     ],
-    workloads: &[("randrw:50", "random"), ("hotrw:20:80:50", "hot")],
+    loads: &[
+        closed("randrw:50", "random"),
+        closed("hotrw:20:80:50", "hot"),
+    ],
     compared: &[
         gain("Throughput, over that of none with the same cache"),
         Compared {

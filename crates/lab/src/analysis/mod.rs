@@ -29,6 +29,7 @@ mod pebble_micro;
 mod phases;
 mod real_flash;
 mod recovery;
+mod slc_bursts;
 mod slc_cache;
 mod write_buffer;
 
@@ -94,6 +95,7 @@ const ALL: &[(&str, Analysis)] = &[
         Box::new(indirection_units::analyse)
     }),
     ("slc-cache", |_| Box::new(slc_cache::analyse)),
+    ("slc-bursts", |_| Box::new(slc_bursts::analyse)),
     ("agreement", |_| Box::new(agreement::analyse)),
 ];
 

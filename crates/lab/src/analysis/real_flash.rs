@@ -92,7 +92,7 @@ type Drawn = (Vec<Panel>, Halves);
 pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
     let mut found = Findings::default();
     let mut plots: Vec<Drawn> = COMPARED.iter().map(|_| Default::default()).collect();
-    let mut rows = Vec::new();
+    let mut lines = Vec::new();
 
     for (factor, levels) in FACTORS {
         for (panels, _) in &mut plots {
@@ -118,13 +118,14 @@ pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
                     found.measure(at.figure(compared.name), ratio.value);
                     at.draw(ratio, drawn);
                 }
-                cells.push(steady(table, (setup, workload), &["none", "remap-ssd"]));
-                rows.push(cells);
+                let of = |scheme| rows(table, setup, workload, scheme);
+                cells.push(steady(of("none").chain(of("remap-ssd"))));
+                lines.push(cells);
             }
         }
     }
 
-    found.table = Some(sheet(rows));
+    found.table = Some(sheet(lines));
     found.plots.extend(COMPARED.iter().zip(plots).map(plot));
     Ok(found)
 }
@@ -214,12 +215,9 @@ fn ratio(
     Ok(over_seeds(&ratios.collect::<Result<Vec<f64>, LabError>>()?))
 }
 
-/// How many of these schemes' runs were judged steady.
-pub(super) fn steady(table: &Table, (setup, workload): (&str, &str), schemes: &[&str]) -> String {
-    let all = schemes
-        .iter()
-        .flat_map(|scheme| rows(table, setup, workload, scheme));
-    let states: Vec<bool> = all
+/// How many of these runs were judged steady.
+pub(super) fn steady<'a>(runs: impl Iterator<Item = &'a Row>) -> String {
+    let states: Vec<bool> = runs
         .map(|row| row.result.pointer("/steady/is_steady") == Some(&true.into()))
         .collect();
     let count = states.iter().filter(|is_steady| **is_steady).count();

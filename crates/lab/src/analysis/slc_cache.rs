@@ -2,7 +2,7 @@
 //! what has been written.
 
 use super::Findings;
-use super::levels::{Compared, LevelStudy, Over, WRITE_AMPLIFICATION, gain, throughput};
+use super::levels::{Compared, LevelStudy, Over, WRITE_AMPLIFICATION, closed, gain, throughput};
 use crate::LabError;
 use crate::plot::{Lines, MarkKind, Plot};
 use crate::table::{Ask, Row, Table};
@@ -18,7 +18,10 @@ const STUDY: LevelStudy = LevelStudy {
         ("slc-5", "5 %"),
         ("slc-10", "10 %"),
     ],
-    workloads: &[("randrw:50", "random"), ("hotrw:20:80:50", "hot")],
+    loads: &[
+        closed("randrw:50", "random"),
+        closed("hotrw:20:80:50", "hot"),
+    ],
     compared: &[
         gain("Throughput, over that of none with the same SLC cache"),
         Compared {
@@ -51,7 +54,7 @@ const NEW: [(&str, &str); 3] = [
 const IN_ORDER: &str = "seqwrite,pages=8";
 
 /// Pages of the host programmed in SLC mode; metadata there count as slow pages.
-fn in_slc(row: &Row) -> f64 {
+pub(super) fn in_slc(row: &Row) -> f64 {
     let found = row.result.pointer("/slc/host_pages");
     found.and_then(Value::as_f64).unwrap_or(0.0)
 }

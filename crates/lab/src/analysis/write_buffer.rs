@@ -1,7 +1,7 @@
 //! What remapping gains behind a write buffer, by its size.
 
 use super::Findings;
-use super::levels::{Compared, LevelStudy, Over, WRITE_AMPLIFICATION, gain, throughput};
+use super::levels::{Compared, LevelStudy, Over, WRITE_AMPLIFICATION, closed, gain, throughput};
 use crate::LabError;
 use crate::table::Table;
 
@@ -17,7 +17,10 @@ const STUDY: LevelStudy = LevelStudy {
         ("buffer-256", "256 MiB"),
         ("buffer-1024", "1 GiB"),
     ],
-    workloads: &[("randrw:50", "random"), ("hotrw:20:80:50", "hot")],
+    loads: &[
+        closed("randrw:50", "random"),
+        closed("hotrw:20:80:50", "hot"),
+    ],
     compared: &[
         gain("Throughput, over that of none with the same buffer"),
         Compared {
