@@ -313,15 +313,7 @@ impl Media {
         purpose: Purpose,
         after: After,
     ) -> Result<(), MediaError> {
-        if !self.is_tracked() {
-            self.program_plain(slot, oob, payload, purpose, after);
-            return Ok(());
-        }
-        let contents = match payload {
-            Payload::Identity(identity) => PageSource::Stored(StoredPage::Identity(*identity)),
-            Payload::Bytes(bytes) => PageSource::Bytes(bytes),
-        };
-        self.program_from(None, slot, oob, contents, purpose, after)
+        self.program_data(None, slot, oob, payload, purpose, after)
     }
 
     /// Programs a data page that was merged from host data and the page `from`, and lands after it.
@@ -337,6 +329,20 @@ impl Media {
         purpose: Purpose,
         after: After,
     ) -> Result<(), MediaError> {
+        self.program_data(from, slot, oob, payload, purpose, after)
+    }
+
+    /// Programs a data page. `copied`: the page read for it, if there is one.
+    #[inline(always)]
+    fn program_data(
+        &mut self,
+        copied: Option<Ppn>,
+        slot: PageSlot,
+        oob: Oob,
+        payload: &Payload<'_>,
+        purpose: Purpose,
+        after: After,
+    ) -> Result<(), MediaError> {
         if !self.is_tracked() {
             self.program_plain(slot, oob, payload, purpose, after);
             return Ok(());
@@ -345,7 +351,7 @@ impl Media {
             Payload::Identity(identity) => PageSource::Stored(StoredPage::Identity(*identity)),
             Payload::Bytes(bytes) => PageSource::Bytes(bytes),
         };
-        self.program_from(from, slot, oob, contents, purpose, after)
+        self.program_from(copied, slot, oob, contents, purpose, after)
     }
 
     /// Erases a block; `id` names the group of erases.
