@@ -12,7 +12,7 @@ use crate::completion::{Completion, FileCompletion};
 use crate::config::{DeviceConfig, DeviceConfigError};
 use crate::fingerprint_outcome::Fingerprints;
 use crate::halves::{FirmwareHalf, OpCharger, TimingHalf, look_ahead, perform};
-use crate::indirection::{Indirection, IndirectionCounts};
+use crate::indirection::{Extent, Indirection, IndirectionCounts};
 use crate::nand::Nand;
 use crate::open_error::OpenError;
 use crate::step::{DataPath, Step};
@@ -401,7 +401,7 @@ impl Device {
     pub fn execute_deallocation(&mut self, lpn: Lpn, len: u32) -> Result<(), Refusal> {
         if let Some(indirection) = &mut self.indirection {
             let mut forget = |ftl: &mut Ftl, _| ftl.media_mut().ops.clear();
-            return indirection.deallocate(&mut self.ftl, lpn, len, &mut forget);
+            return indirection.deallocate(&mut self.ftl, lpn, len, Extent::Units, &mut forget);
         }
         self.untimed(|ftl| ftl.deallocate(lpn, len))
     }

@@ -15,7 +15,7 @@
 //! caller's), and threads (the caller's as well).
 
 use crate::command::{PageCommand, PageKind};
-use crate::indirection::Indirection;
+use crate::indirection::{Extent, Indirection};
 use crate::nand::Nand;
 use crate::step::{DataPath, Step};
 use crate::timing::{CommandStart, Timing};
@@ -314,7 +314,7 @@ impl FirmwareHalf<'_> {
     ) -> Result<(), Refusal> {
         if let Some(indirection) = &mut self.indirection {
             let mut note = |ftl: &mut Ftl, step| record.note(ftl, step);
-            return indirection.deallocate(self.ftl, lpn, len, &mut note);
+            return indirection.deallocate(self.ftl, lpn, len, Extent::Units, &mut note);
         }
         let result = self.ftl.deallocate(lpn, len);
         record.note(self.ftl, Step::new(DataPath::Absent, false));

@@ -5,6 +5,7 @@
 use crate::command::PageCommand;
 use crate::device::Device;
 use crate::halves::perform;
+use crate::indirection::Extent;
 use crate::nand::Nand;
 use crate::step::{DataPath, Step};
 use remap_ssd_ftl::{Lpn, Refusal};
@@ -88,11 +89,17 @@ impl Device {
     ) -> Result<(), Refusal> {
         let charging = &mut self.charging;
         if let Some(indirection) = &mut self.indirection {
-            return indirection.deallocate(&mut self.ftl, lpn, len, &mut |ftl, step| {
-                let ops = &mut ftl.media_mut().ops;
-                charging.submit(request, now, step, ops);
-                ops.clear();
-            });
+            return indirection.deallocate(
+                &mut self.ftl,
+                lpn,
+                len,
+                Extent::Units,
+                &mut |ftl, step| {
+                    let ops = &mut ftl.media_mut().ops;
+                    charging.submit(request, now, step, ops);
+                    ops.clear();
+                },
+            );
         }
         let result = self.ftl.deallocate(lpn, len);
         let ops = &mut self.ftl.media_mut().ops;

@@ -6,7 +6,7 @@
 use crate::command::PageKind;
 use crate::completion::{Completion, CopiedPages, RemapCompletion};
 use crate::device::Device;
-use crate::indirection::{Charge, Indirection};
+use crate::indirection::{Charge, Extent, Indirection};
 use crate::step::{DataPath, Step};
 use remap_ssd_ftl::{Ftl, Lpn, Refusal, Remap};
 use remap_ssd_media::{Page, PageView, Payload, Ppn};
@@ -117,7 +117,7 @@ impl Device {
     pub fn deallocate(&mut self, now: u64, lpn: Lpn, len: u32) -> Completion {
         if self.indirection.is_some() {
             return self.through_units(now, |indirection, ftl, charge| {
-                indirection.deallocate(ftl, lpn, len, charge)
+                indirection.deallocate(ftl, lpn, len, Extent::Units, charge)
             });
         }
         let result = self.ftl.deallocate(lpn, len);
@@ -151,7 +151,7 @@ impl Device {
     pub fn zero(&mut self, now: u64, lpn: Lpn, len: u32) -> Completion {
         if self.indirection.is_some() {
             return self.through_units(now, |indirection, ftl, charge| {
-                indirection.zero(ftl, lpn, len, charge)
+                indirection.deallocate(ftl, lpn, len, Extent::Pages, charge)
             });
         }
         let result = self.ftl.deallocate(lpn, len);

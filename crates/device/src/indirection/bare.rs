@@ -2,7 +2,7 @@
 //!
 //! Absent: times.
 
-use super::Indirection;
+use super::{Extent, Indirection};
 use crate::command::PageKind;
 use remap_ssd_ftl::{Ftl, Lpn, Refusal, Remap};
 use remap_ssd_media::{Page, Payload};
@@ -65,7 +65,8 @@ impl IndirectionUnits {
     /// # Errors
     /// The firmware's.
     pub fn zero(&mut self, ftl: &mut Ftl, lpn: Lpn, len: u32) -> Result<(), Refusal> {
-        self.0.zero(ftl, lpn, len, &mut |_, _| {})
+        self.0
+            .deallocate(ftl, lpn, len, Extent::Pages, &mut |_, _| {})
     }
 
     /// Remaps pages.

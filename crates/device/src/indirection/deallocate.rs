@@ -14,6 +14,15 @@ use crate::step::{DataPath, Step};
 use remap_ssd_ftl::{Ftl, Lpn, Refusal};
 use std::ops::Range;
 
+/// Which pages of a range are deallocated.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// Those of whole units; the others are kept.
+    Units,
+    /// All of them, which read as zeroes then.
+    Pages,
+}
+
 /// Why pages are deallocated.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Leaving {
@@ -24,36 +33,29 @@ pub(super) enum Leaving {
 }
 
 impl Indirection {
-    /// Deallocates the units that are within `len` pages from `page` on, and keeps the other pages.
+    /// Deallocates `len` pages from `page` on, as far as `extent` says.
     pub(crate) fn deallocate(
         &mut self,
         ftl: &mut Ftl,
         page: Lpn,
         len: u32,
+        extent: Extent,
         charge: &mut Charge<'_>,
     ) -> Result<(), Refusal> {
         let earlier = self.execute(ftl, true, charge);
-        let done = self.check_range(ftl, page, len).and_then(|()| {
-            let units = self.whole_units(page, len);
-            self.counts.kept_pages += u64::from(len) - ((units.len() as u64) << self.shift);
-            deallocate_units(ftl, units, Leaving::Discarded)
-        });
-        charge(ftl, Step::new(DataPath::Absent, false));
-        earlier.and(done)
-    }
-
-    /// Deallocates `len` pages from `page` on: all of them read as zeroes then.
-    pub(crate) fn zero(
-        &mut self,
-        ftl: &mut Ftl,
-        page: Lpn,
-        len: u32,
-        charge: &mut Charge<'_>,
-    ) -> Result<(), Refusal> {
-        let earlier = self.execute(ftl, true, charge);
-        let done = self.check_range(ftl, page, len);
-        let done = done.and_then(|()| self.leave(ftl, page, len, Leaving::Discarded, charge));
-        ftl.end_write();
+        let done = self
+            .check_range(ftl, page, len)
+            .and_then(|()| match extent {
+                Extent::Units => {
+                    let units = self.whole_units(page, len);
+                    self.counts.kept_pages += u64::from(len) - ((units.len() as u64) << self.shift);
+                    deallocate_units(ftl, units, Leaving::Discarded)
+                }
+                Extent::Pages => self.leave(ftl, page, len, Leaving::Discarded, charge),
+            });
+        if extent == Extent::Pages {
+            ftl.end_write();
+        }
         charge(ftl, Step::new(DataPath::Absent, false));
         earlier.and(done)
     }

@@ -23,6 +23,7 @@ mod remap;
 
 pub use bare::IndirectionUnits;
 pub use counts::IndirectionCounts;
+pub(crate) use deallocate::Extent;
 
 use crate::command::{PageCommand, PageKind};
 use crate::step::{DataPath, Step};
@@ -140,7 +141,7 @@ impl Indirection {
                 let content = Payload::Identity(content);
                 self.transfer(ftl, lpn, kind, &content, goes_on, charge)
             }
-            PageKind::Trim => self.deallocate(ftl, lpn, 1, charge),
+            PageKind::Trim => self.deallocate(ftl, lpn, 1, Extent::Units, charge),
             PageKind::Remap { .. } => {
                 let remap = command.as_remap().expect("it is a remap");
                 self.remap(ftl, &remap, charge)
