@@ -1,7 +1,7 @@
 //! One device with its host: the firmware under test, and the model.
 //!
 //! Invariants: every command goes to both; commands stay in flight until `acknowledge` settles the
-//! operations that their acknowledgement waits for; with larger indirection units, LPNs are pages of 4 KiB, above their layer. Absent: power cuts and recovery (the
+//! operations that their acknowledgement waits for, and in the models until that promises that they are durable; with larger indirection units, LPNs are pages of 4 KiB, above their layer. Absent: power cuts and recovery (the
 //! campaign's).
 
 use crate::content::{Content, LOST, ZEROES};
@@ -9,12 +9,13 @@ use crate::damage::DamageDoubts;
 use crate::files::{self, FileModel};
 use crate::history::{DeviceEvent, History};
 use crate::oracle::{CommandId, Oracle};
+use crate::promise::{CommandInFlight, Promise, UnflushedWrites};
 use crate::script::{CommandGenerator, ScriptCommand, content_of_many};
 use crate::setup::Setup;
 use remap_ssd_device::IndirectionUnits;
 use remap_ssd_ftl::{FileStatus, Ftl, Lpn, Refusal, Remap};
 use remap_ssd_media::geometry::PAGE_BYTES;
-use remap_ssd_media::{AckSet, ContentMode, Media, Page, Payload, Ppn};
+use remap_ssd_media::{ContentMode, Media, Page, Payload, Ppn};
 use std::collections::BTreeMap;
 
 /// A violation of the device's guarantees.
@@ -61,9 +62,10 @@ pub(crate) struct DeviceUnderTest {
     pub files: FileModel,
     /// Generator of the host's commands.
     pub generator: CommandGenerator,
-    /// Commands submitted and not acknowledged, with the operations that their acknowledgement
-    /// waits for.
-    pub in_flight: Vec<(CommandId, AckSet)>,
+    /// Commands submitted and not acknowledged.
+    pub in_flight: Vec<CommandInFlight>,
+    /// Acknowledged writes that a cut may undo.
+    pub unflushed: UnflushedWrites,
     /// Blocks that will still fail.
     pub faults_left: u32,
     /// The device is at the end of its life. The refused command may have been executed in part,
@@ -109,6 +111,7 @@ impl DeviceUnderTest {
             )
             .on_units(setup.geometry.host_pages()),
             in_flight: Vec::new(),
+            unflushed: UnflushedWrites::default(),
             faults_left: setup.bad_blocks,
             read_only: false,
             cut_in_move: false,
@@ -159,7 +162,8 @@ impl DeviceUnderTest {
                 _ => {}
             }
             if !self.read_only {
-                self.in_flight.push((id, ack));
+                let promise = Promise::of(&command, self.ftl.config());
+                self.in_flight.push(CommandInFlight { id, ack, promise });
             }
         } else {
             history.push(DeviceEvent::Idled);
@@ -271,12 +275,33 @@ impl DeviceUnderTest {
 
     /// The host sees the acknowledgement of command `at` of those in flight.
     pub(crate) fn acknowledge(&mut self, at: usize, history: &mut History) {
-        let (id, ack) = self.in_flight.swap_remove(at);
+        let CommandInFlight { id, ack, promise } = self.in_flight.swap_remove(at);
         self.ftl.media_mut().settle(&ack);
-        self.oracle.acknowledge(id);
-        self.doubts.acknowledge(id);
-        self.files.acknowledge(id);
+        self.is_acknowledged(id, promise);
         history.push(DeviceEvent::Acknowledged(id));
+    }
+
+    /// All operations in flight complete, and the host sees all acknowledgements. On a device with a volatile write
+    /// buffer that of a flush is the last one.
+    pub(crate) fn catch_up(&mut self, history: &mut History) -> Result<(), Failure> {
+        if self.ftl.config().has_volatile_buffer() {
+            self.submit(ScriptCommand::Flush, history)?;
+        }
+        self.ftl.media_mut().settle_all();
+        for CommandInFlight { id, promise, .. } in std::mem::take(&mut self.in_flight) {
+            self.is_acknowledged(id, promise);
+        }
+        history.push(DeviceEvent::CaughtUp);
+        Ok(())
+    }
+
+    /// Makes the commands durable in the models that this acknowledgement promises to be.
+    fn is_acknowledged(&mut self, id: CommandId, promise: Promise) {
+        for id in self.unflushed.acknowledge(id, promise) {
+            self.oracle.acknowledge(id);
+            self.doubts.acknowledge(id);
+            self.files.acknowledge(id);
+        }
     }
 
     /// All operations in flight complete; the host has not been notified.

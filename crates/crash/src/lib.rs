@@ -26,6 +26,7 @@ mod history;
 mod kit;
 mod marks;
 mod oracle;
+mod promise;
 mod quiet;
 pub mod run;
 mod script;

@@ -12,7 +12,7 @@ mod power;
 
 use crate::content::Content;
 use crate::dut::{DeviceUnderTest, Failure};
-use crate::history::{DeviceEvent, History};
+use crate::history::History;
 use crate::marks::Marks;
 use crate::quiet;
 use crate::script::ScriptCommand;
@@ -62,6 +62,9 @@ struct InFlightLimits {
     /// True if some are acknowledged before the limit is reached.
     early: bool,
 }
+
+/// One command in this number is a flush on a device with a volatile write buffer, besides those of the mix.
+const FLUSH_ONE_IN: u32 = 12;
 
 impl<'a> Campaign<'a> {
     /// Script `seed` on the setup's device.
@@ -194,28 +197,16 @@ impl<'a> Campaign<'a> {
             }
             // Regularly completes everything, or the rail would hold the whole fill.
             if at % 16 == 15 {
-                self.catch_up(dut);
+                dut.catch_up(&mut self.history)?;
             }
         }
 
-        self.catch_up(dut);
-        Ok(())
-    }
-
-    /// Completes all operations and acknowledges all commands.
-    fn catch_up(&mut self, dut: &mut DeviceUnderTest) {
-        dut.ftl.media_mut().settle_all();
-        for (id, _) in dut.in_flight.drain(..) {
-            dut.oracle.acknowledge(id);
-            dut.doubts.acknowledge(id);
-            dut.files.acknowledge(id);
-        }
-        self.history.push(DeviceEvent::CaughtUp);
+        dut.catch_up(&mut self.history)
     }
 
     /// Submits one command, and delivers some acknowledgements.
     fn step(&mut self, dut: &mut DeviceUnderTest) -> Result<(), Failure> {
-        self.plant(dut);
+        self.plant(dut)?;
 
         // Some commands must be refused and change nothing: the checks that follow compare
         // everything.
@@ -230,7 +221,12 @@ impl<'a> Campaign<'a> {
             dut.ftl.pause_dedup(!paused);
         }
 
-        let command = dut.generator.command(dut.oracle.live());
+        // Hosts flush where a write may be lost; other setups draw unchanged scripts.
+        let command = if dut.ftl.config().has_volatile_buffer() && self.chance(FLUSH_ONE_IN) {
+            ScriptCommand::Flush
+        } else {
+            dut.generator.command(dut.oracle.live())
+        };
         self.end.marks.commands += 1;
         match command {
             ScriptCommand::Remap { relocate: true, .. } => self.end.marks.relocations += 1,
@@ -252,9 +248,9 @@ impl<'a> Campaign<'a> {
             // Durable, acknowledged or not. The second is the view of a slow host: everything may
             // have survived, nothing must.
             if self.chance(2) {
-                self.catch_up(dut)
+                dut.catch_up(&mut self.history)?;
             } else {
-                dut.settle_all(&mut self.history)
+                dut.settle_all(&mut self.history);
             }
         }
 

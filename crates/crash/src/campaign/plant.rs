@@ -7,19 +7,19 @@
 use super::Campaign;
 use super::power::CutSurvivor;
 use crate::damage;
-use crate::dut::DeviceUnderTest;
+use crate::dut::{DeviceUnderTest, Failure};
 use crate::history::DeviceEvent;
 use rand::RngExt;
 use remap_ssd_media::{Faults, Media, Ppn};
 
 impl Campaign<'_> {
     /// Damage between commands, on an idle device: commands in flight might still be undone.
-    fn damage(&mut self, dut: &mut DeviceUnderTest) {
+    fn damage(&mut self, dut: &mut DeviceUnderTest) -> Result<(), Failure> {
         if !self.setup.media_faults || !self.chance(30) {
-            return;
+            return Ok(());
         }
 
-        self.catch_up(dut);
+        dut.catch_up(&mut self.history)?;
         let media = dut.ftl.media();
         let page = damage::page(media, &self.setup.config, &mut self.random);
         let word = self
@@ -37,6 +37,7 @@ impl Campaign<'_> {
             .media_mut()
             .plant(|faults| self.add_damage(faults, page, word));
         dut.doubts.damaged(held, word.is_some());
+        Ok(())
     }
 
     /// Damage during a cut.
@@ -80,8 +81,8 @@ impl Campaign<'_> {
         }
     }
 
-    pub(super) fn plant(&mut self, dut: &mut DeviceUnderTest) {
-        self.damage(dut);
+    pub(super) fn plant(&mut self, dut: &mut DeviceUnderTest) -> Result<(), Failure> {
+        self.damage(dut)?;
 
         let geometry = self.setup.geometry;
 
@@ -113,5 +114,6 @@ impl Campaign<'_> {
                 faults.flips.insert(word, 1 << bit);
             });
         }
+        Ok(())
     }
 }

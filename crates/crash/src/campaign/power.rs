@@ -13,6 +13,7 @@ use crate::dut::{DeviceUnderTest, Failure, keep_apart};
 use crate::files::{self, FileModel};
 use crate::history::DeviceEvent;
 use crate::oracle::Oracle;
+use crate::promise::UnflushedWrites;
 use crate::script::CommandGenerator;
 use rand::RngExt;
 use remap_ssd_device::IndirectionUnits;
@@ -196,6 +197,7 @@ impl Campaign<'_> {
             files,
             generator,
             in_flight,
+            unflushed: UnflushedWrites::default(),
             faults_left,
             read_only: false,
             cut_in_move: false,

@@ -246,6 +246,11 @@ impl Setup {
         self.config.entry == EntrySize::Bytes24
     }
 
+    /// Returns true if a capacitor saves a write buffer.
+    fn saves_buffer(&self) -> bool {
+        self.config.write_buffer_bytes > 0 && self.config.power_loss_protection
+    }
+
     /// Returns true if the absence of `guard` could show on this device.
     pub(crate) fn exercises(&self, guard: Guard) -> bool {
         match guard {
@@ -266,11 +271,10 @@ impl Setup {
             Guard::FsAfterData | Guard::FsGenerations | Guard::FsWhole | Guard::FsTornPlaces => {
                 self.config.fs_files > 0
             }
-            Guard::BufferReuse | Guard::BufferWhole => self.config.write_buffer_bytes > 0,
-            Guard::BufferedExist => {
-                self.config.write_buffer_bytes > 0 && self.config.dealloc_slots <= 4
-            }
-            Guard::LinesFilled => !self.config.power_loss_protection,
+            Guard::BufferReuse | Guard::BufferWhole => self.saves_buffer(),
+            Guard::BufferedExist => self.saves_buffer() && self.config.dealloc_slots <= 4,
+            Guard::FlushWaits => self.config.has_volatile_buffer(),
+            Guard::LinesFilled => !self.config.power_loss_protection && self.geometry.stripe() > 1,
             Guard::WholeLines => {
                 // In SLC mode a unit is a word line.
                 let word_line = self.geometry.word_line();
@@ -332,7 +336,8 @@ impl SetupProfile {
             dealloc_slots: self.dealloc_slots,
             fs_files: self.files.0,
             fs_blocks: self.files.1,
-            power_loss_protection: !self.unprotected || scheme.keeps_entries_on_flash(),
+            power_loss_protection: !self.unprotected
+                || (scheme.keeps_entries_on_flash() && self.word_line.pages() > 1),
             fingerprint: self.fingerprint,
             pe_limit: self.pe_limit,
             slc_pe_limit: self.pe_limit,

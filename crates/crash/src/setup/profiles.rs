@@ -13,7 +13,7 @@ pub(super) struct SetupProfile {
     /// Dies of a superblock, where the scheme allows fewer than all.
     pub superblock_dies: u32,
     pub word_line: WordLine,
-    /// A cut empties the controller's buffer, under schemes that permit it.
+    /// A cut empties the controller's buffers, under schemes that permit it.
     pub unprotected: bool,
     pub segment_bytes: u32,
     pub segments: u32,
@@ -886,6 +886,59 @@ pub(super) const COMBINED: &[SetupProfile] = &[
         damage: true,
         pe_limit: 6,
         shape: (2, 26, 16),
+        segments: 24,
+        count_max: 6,
+        spare_pages: 16,
+        ..COMMON
+    },
+    // A write buffer that a cut empties, and deallocations that are flushed often.
+    SetupProfile {
+        buffer_pages: 6,
+        unprotected: true,
+        shape: (2, 20, 8),
+        segments: 24,
+        count_max: 6,
+        dealloc_slots: 4,
+        mix: Mix::TRIMS,
+        ..COMMON
+    },
+    // With whole commands, blocks that fail, and most of the mapping table on flash.
+    SetupProfile {
+        buffer_pages: 12,
+        unprotected: true,
+        mapping_cache_bytes: 96,
+        shape: (2, 26, 8),
+        entry: EntrySize::Bytes24,
+        segments: 40,
+        count_max: 6,
+        dealloc_slots: 14,
+        bad_blocks: 2,
+        mix: Mix::REMAPS,
+        ..COMMON
+    },
+    // In word lines, with refreshes.
+    SetupProfile {
+        buffer_pages: 24,
+        unprotected: true,
+        refresh_reads: 40,
+        word_line: WordLine {
+            planes: 2,
+            bits: 3,
+            one_shot: true,
+            ..WordLine::SINGLE
+        },
+        shape: (2, 24, 24),
+        segments: 32,
+        count_max: 6,
+        ..COMMON
+    },
+    // On failing media, until blocks wear out.
+    SetupProfile {
+        buffer_pages: 5,
+        unprotected: true,
+        damage: true,
+        pe_limit: 6,
+        shape: (2, 26, 8),
         segments: 24,
         count_max: 6,
         spare_pages: 16,

@@ -5,4 +5,5 @@ mod media_faults;
 mod mutants;
 mod options;
 mod units;
+mod volatile_buffer;
 mod word_lines;

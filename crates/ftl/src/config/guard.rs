@@ -90,6 +90,9 @@ guards! {
     BufferWhole = "buffer-whole",
     /// No bitmap lists an LPN as deallocated whose newest page is in the write buffer.
     BufferedExist = "buffered-exist",
+    /// A flush, or another command that is durable when it is acknowledged, waits for the pages that it writes back from
+    /// a volatile write buffer.
+    FlushWaits = "flush-waits",
     /// A page is listed in the file map only once its data is durable.
     FsAfterData = "fs-after-data",
     /// Entries of the file map from before its last reset are ignored.

@@ -69,7 +69,7 @@ impl NvramLayout {
         let files = dealloc + 2 * dealloc_slots * DEALLOC_WORDS;
         let file_map = file_map_words(config.fs_files.saturating_mul(2), config.fs_blocks);
         let buffer = files + file_map;
-        let buffer_words = config.buffer_slots() as usize * BUFFER_SLOT_WORDS;
+        let buffer_words = config.saved_buffer_slots() as usize * BUFFER_SLOT_WORDS;
         let scheme = (buffer + buffer_words).next_multiple_of(8);
         Self {
             atomic,

@@ -200,7 +200,7 @@ impl Config {
         Ok(())
     }
 
-    /// Checks that a capacitor keeps the write buffer, and that its pages may go to flash in any order.
+    /// Checks the size of the write buffer, and that its pages may go to flash in any order.
     fn check_write_buffer(&self, geometry: &Geometry) -> Result<(), ConfigError> {
         let bytes = self.write_buffer_bytes;
         if bytes == 0 {
@@ -221,10 +221,12 @@ impl Config {
                     .into(),
             );
         }
-        if !self.power_loss_protection {
-            return fail(
-                "write_buffer_bytes needs power_loss_protection = true, since pages in the buffer are acknowledged".into(),
-            );
+        // What a capacitor saves is checked with the rest of the NVRAM.
+        let flash = u64::from(geometry.pages()) * PAGE_BYTES as u64;
+        if self.has_volatile_buffer() && bytes > flash {
+            return fail(format!(
+                "write_buffer_bytes = {bytes} must be at most the {flash} bytes of the flash"
+            ));
         }
         Ok(())
     }
@@ -314,8 +316,10 @@ impl Config {
             _ => format!(", fs_files = {fs_files}, fs_blocks = {fs_blocks}"),
         };
         let buffer = match self.write_buffer_bytes {
-            0 => String::new(),
-            bytes => format!(", write_buffer_bytes = {bytes}"),
+            bytes if bytes > 0 && self.power_loss_protection => {
+                format!(", write_buffer_bytes = {bytes}")
+            }
+            _ => String::new(),
         };
         Err(ConfigError(format!(
             "the device has {flash} bytes of flash and would need {nvram} bytes of NVRAM: \

@@ -101,8 +101,9 @@ pub struct Config {
     /// Bytes of DRAM for entries of L2P, whose table is on flash; 0 if the whole table is in DRAM.
     #[serde(skip_serializing_if = "is_default")]
     pub mapping_cache_bytes: u64,
-    /// Bytes of DRAM for pages that the host has written and that are not on flash yet, saved by a capacitor when
-    /// power fails; 0 if writes go to flash at once.
+    /// Bytes of DRAM for pages that the host has written and that are not on flash yet; 0 if writes go to flash at once.
+    /// A capacitor saves them when power fails if there is `power_loss_protection`; otherwise they are lost unless a
+    /// flush came before.
     #[serde(skip_serializing_if = "is_default")]
     pub write_buffer_bytes: u64,
     /// Share of the superblocks whose cells store one bit each, as a cache of pages that the host writes; 0 if there
@@ -163,6 +164,20 @@ impl Config {
     /// Pages that the write buffer holds.
     pub fn buffer_slots(&self) -> u32 {
         (self.write_buffer_bytes / PAGE_BYTES as u64) as u32
+    }
+
+    /// Slots of the write buffer that a capacitor saves when power fails: all or none.
+    pub(crate) fn saved_buffer_slots(&self) -> u32 {
+        if self.power_loss_protection {
+            self.buffer_slots()
+        } else {
+            0
+        }
+    }
+
+    /// Returns true if the write buffer is a volatile cache: a write is durable only after a flush.
+    pub fn has_volatile_buffer(&self) -> bool {
+        self.write_buffer_bytes > 0 && !self.power_loss_protection
     }
 
     /// Returns true if superblocks are refreshed.

@@ -1,11 +1,12 @@
-//! The write buffer: pages of the host in DRAM that a capacitor saves when power fails.
+//! The write buffer: pages of the host in DRAM.
 //!
-//! A slot holds one page with its LPN and its sequence number. It is a witness like a page on flash: the newest of an
-//! LPN wins. A page that is written again takes another slot, and its former slot becomes free.
+//! A slot holds one page with its LPN and a number. A page that is written again takes another slot, and its former slot
+//! becomes free. Without power-loss protection that is all, and a cut leaves nothing. Otherwise a capacitor saves the
+//! slots when power fails, and a page is a witness like one on flash: the newest of an LPN wins.
 //!
 //! ```text
 //! word 0    LPN, and whether the slot is in use
-//! word 1    sequence number
+//! word 1    sequence number (WSN)
 //! rest      content: 512 words of bytes; one word on a device whose contents are identities
 //! ```
 //! How a slot is filled again:
@@ -16,7 +17,8 @@
 //! 2. word 1 and the content, after 1                        cut before 3: none
 //! 3. word 0, after 2                                        cut after 3: the new page
 //! ```
-//! Invariant: a page in the index is the newest version of its LPN, which has no page on flash. Absent: when pages leave for flash (`verbs::buffer`).
+//! Invariant: a page in the index is the newest version of its LPN, which has no page on flash if the slots are saved.
+//! Absent: when pages leave for flash (`verbs::buffer`).
 
 use crate::config::Config;
 use crate::config::guard::{Guard, Guards};
@@ -56,6 +58,7 @@ enum BufferedContent {
 #[derive(Clone)]
 pub(crate) struct BufferedPage {
     pub lpn: Lpn,
+    /// In a volatile buffer a number of the buffer's own, by which pages are told apart.
     pub wsn: u64,
     content: BufferedContent,
 }
@@ -124,6 +127,10 @@ struct FreeSlot {
 /// Slots of the write buffer.
 pub(crate) struct WriteBuffer {
     guards: Guards,
+    /// Nothing is stored: a cut loses the pages.
+    is_volatile: bool,
+    /// The last number of a page of a volatile buffer.
+    last_number: u64,
     base: usize,
     slot_words: usize,
     lpns: u32,
@@ -158,6 +165,8 @@ impl WriteBuffer {
         };
         (slots > 0).then(|| Self {
             guards: config.guards,
+            is_volatile: config.has_volatile_buffer(),
+            last_number: 0,
             base: layout.buffer,
             slot_words,
             lpns: config.lpns,
@@ -188,6 +197,17 @@ impl WriteBuffer {
     /// Returns true if the newest version of an LPN is here.
     pub(crate) fn has(&self, lpn: Lpn) -> bool {
         self.index.contains_key(&lpn)
+    }
+
+    /// Returns true if the newest durable version of an LPN is here.
+    pub(crate) fn supersedes_flash(&self, lpn: Lpn) -> bool {
+        !self.is_volatile && self.has(lpn)
+    }
+
+    /// The number of the next page of a volatile buffer.
+    pub(crate) fn next_number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
     }
 
     /// The slot of an LPN.
@@ -230,11 +250,13 @@ impl WriteBuffer {
             Payload::Identity(identity) => BufferedContent::Identity(*identity),
             Payload::Bytes(bytes) => BufferedContent::Bytes((*bytes).into()),
         };
-        let words = self.content_words(&content);
         if let Some(page) = superseded.page() {
             media.wait(After::page(page));
         }
-        self.store(media, slot, superseded.order(), (lpn, wsn, &words));
+        if !self.is_volatile {
+            let words = self.content_words(&content);
+            self.store(media, slot, superseded.order(), (lpn, wsn, &words));
+        }
 
         let replaced = self.index.insert(lpn, slot);
         self.pages[slot as usize] = Some(BufferedPage { lpn, wsn, content });
@@ -297,8 +319,8 @@ impl WriteBuffer {
 
     /// The LPNs that have been in the buffer for longest, at most `count`, without one that is about to be
     /// written again.
-    pub(crate) fn oldest(&mut self, count: u32, written: Lpn) -> Vec<Lpn> {
-        let mut found = Vec::with_capacity(count as usize);
+    pub(crate) fn oldest(&mut self, count: u32, written: Option<Lpn>) -> Vec<Lpn> {
+        let mut found = Vec::with_capacity(count.min(self.len()) as usize);
         // Before its first page in use, the list holds only slots that were freed or filled again.
         while let Some((slot, wsn)) = self.oldest.front().copied()
             && !self.is_in(slot, wsn)
@@ -311,7 +333,7 @@ impl WriteBuffer {
             }
             if self.is_in(slot, wsn) {
                 let lpn = self.pages[slot as usize].as_ref().map(|page| page.lpn);
-                found.extend(lpn.filter(|lpn| *lpn != written));
+                found.extend(lpn.filter(|lpn| Some(*lpn) != written));
             }
         }
         found
@@ -426,6 +448,15 @@ impl WriteBuffer {
             ));
         }
         for (lpn, slot) in &self.index {
+            let page = self.pages[*slot as usize].as_ref();
+            if page.is_none_or(|page| page.lpn != *lpn) {
+                return fail(format!(
+                    "slot {slot} of the write buffer does not hold LPN {lpn}"
+                ));
+            }
+            if self.is_volatile {
+                continue;
+            }
             if map.get(*lpn).is_some() {
                 return fail(format!("LPN {lpn} is in the write buffer and on flash"));
             }
@@ -438,7 +469,6 @@ impl WriteBuffer {
                     "slot {slot} of the write buffer does not hold LPN {lpn}"
                 ));
             }
-            let page = self.pages[*slot as usize].as_ref();
             let content = page.map(|page| self.content_words(&page.content));
             let stored = words.skip(HEADER_WORDS).map(|word| media.peek(word));
             if !content.is_some_and(|content| stored.eq(content)) {

@@ -185,7 +185,8 @@ impl DeallocLog {
         self.clears[half] = media.clear(at, self.slots * DEALLOC_WORDS, after);
     }
 
-    /// The bitmap of one chunk: a set bit for each LPN without mapping, unless it is in doubt or in the write buffer.
+    /// The bitmap of one chunk: a set bit for each LPN without mapping, unless it is in doubt or in a
+    /// write buffer that a cut leaves.
     pub(crate) fn bitmap(
         config: &Config,
         tables: &Tables,
@@ -198,9 +199,9 @@ impl DeallocLog {
         // An LPN in doubt has no mapping, but was not deallocated. Its bit would be newer than the
         // cause of the doubt, and would turn a media error into zeroes.
         for (at, lpn) in lpns.enumerate() {
-            // Nor was one that has only been written to the buffer, whose number is older too.
+            // Nor was one that has only been written to a buffer that a cut leaves, whose number is older too.
             let is_buffered = || {
-                buffer.is_some_and(|buffer| buffer.has(lpn))
+                buffer.is_some_and(|buffer| buffer.supersedes_flash(lpn))
                     && config.guards.has(Guard::BufferedExist)
             };
             if tables.map.get(lpn).is_none()

@@ -1,4 +1,5 @@
-//! The write buffer: a write is acknowledged when it is in DRAM that a capacitor saves, and goes to flash later.
+//! The write buffer: a write is acknowledged when it is in DRAM, and goes to flash later. With power-loss protection a
+//! capacitor saves that DRAM when power fails; without it the buffer is volatile, and a write is durable after a flush.
 //!
 //! Pages leave by count, never by time: when an eighth of the slots is free, or as many as a word line has, those that have been in
 //! the buffer for longest are written, a word line at a time. What the host overwrites or deallocates before that never reaches flash. A
@@ -8,15 +9,17 @@
 //! A slot is filled again only once the page that left it is durable on flash (`records::buffer`). This is the only time
 //! that a host waits for flash: the buffer fills faster than flash takes its pages.
 //!
-//! Invariants: an LPN in the buffer has no mapping, so that nothing on flash can be newer (some schemes give pages and
-//! entries that collection moves new numbers); every verb but reads, writes and deallocations first writes back the pages that it
-//! concerns. Absent: the slots.
+//! Invariants: an LPN in a saved buffer has no mapping, so that nothing on flash can be newer (some schemes give pages and
+//! entries that collection moves new numbers); a page in a volatile buffer is no witness, and its LPN keeps its mapping
+//! until the page leaves with a number newer than all others; every verb but reads, writes and deallocations first writes
+//! back the pages that it concerns. Absent: the slots.
 
+use crate::config::guard::Guard;
 use crate::error::{RecoveryError, Refusal};
 use crate::ftl::Ftl;
 use crate::records::buffer::{BufferedPage, FoundSlot, Superseded};
 use crate::recovery::witnesses::Witnesses;
-use remap_ssd_media::{Lpn, PageView, Payload, Ppn};
+use remap_ssd_media::{After, Lpn, PageView, Payload, Ppn};
 use std::ops::Range;
 
 /// The share of the slots that is kept free.
@@ -62,18 +65,26 @@ impl Ftl {
     ) -> Result<(), Refusal> {
         // Room first: if flash takes no more pages, nothing has changed.
         self.make_buffer_room(lpn)?;
-        if self.core.config.caches_mapping() {
+        let is_volatile = self.core.config.has_volatile_buffer();
+        if !is_volatile && self.core.config.caches_mapping() {
             self.cache_entry(lpn)?;
         }
         self.core.stats.host_writes += 1;
-        let wsn = self.core.clock.tick();
-        if let Some(buffer) = &mut self.buffer
-            && buffer.put(&mut self.core.media, lpn, wsn, payload)
-        {
-            self.core.stats.buffer_overwritten += 1;
+        if let Some(buffer) = &mut self.buffer {
+            // A page that a cut loses is no witness: it takes a number of the clock when it leaves.
+            let number = if is_volatile {
+                buffer.next_number()
+            } else {
+                self.core.clock.tick()
+            };
+            let replaced = buffer.put(&mut self.core.media, lpn, number, payload);
+            self.core.stats.buffer_overwritten += u64::from(replaced);
         }
-        // 1. the slot  2. the tables. What is reclaimed because of 2 waits for 1.
-        self.core.unlink(lpn);
+        // 1. the slot  2. the tables. What is reclaimed because of 2 waits for 1. A volatile slot survives no cut, so
+        // the page on flash stays the newest witness.
+        if !is_volatile {
+            self.core.unlink(lpn);
+        }
         Ok(())
     }
 
@@ -87,13 +98,13 @@ impl Ftl {
         while let Some(buffer) = &mut self.buffer
             && buffer.free_slots() < least
         {
-            let oldest = buffer.oldest(count, lpn);
+            let oldest = buffer.oldest(count, Some(lpn));
             self.write_back_pages(&oldest)?;
         }
         Ok(())
     }
 
-    /// Writes the pages of a range that are in the buffer to flash.
+    /// Writes the pages of a range that are in the buffer to flash, for a command that is durable when it is acknowledged.
     ///
     /// # Errors
     /// Those of `write`. The pages that were not written stay in the buffer.
@@ -102,9 +113,36 @@ impl Ftl {
         match &self.buffer {
             Some(buffer) => {
                 let pages = buffer.within(lpn..lpn.offset(len));
-                self.write_back_pages(&pages)
+                self.write_back_pages(&pages)?;
+                self.wait_for_volatile(&pages);
+                Ok(())
             }
             None => Ok(()),
+        }
+    }
+
+    /// The acknowledgement waits for pages that have left a volatile buffer: 1. the page, and its entry if it was
+    /// remapped  2. the acknowledgement.
+    fn wait_for_volatile(&mut self, lpns: &[Lpn]) {
+        let config = &self.core.config;
+        if !config.has_volatile_buffer() || !config.guards.has(Guard::FlushWaits) {
+            return;
+        }
+        for lpn in lpns {
+            let place = self.core.tables.map.get(*lpn).expect("it was written");
+            let after = After::page(place.ppn).and(After::FENCE);
+            self.core.media.ack_after(after);
+        }
+    }
+
+    /// Writes all pages of a volatile buffer to flash, oldest first. One that a capacitor saves has nothing to write.
+    pub(crate) fn write_back_volatile(&mut self) -> Result<(), Refusal> {
+        match &mut self.buffer {
+            Some(buffer) if self.core.config.has_volatile_buffer() => {
+                let pages = buffer.oldest(u32::MAX, None);
+                self.write_back_pages(&pages)
+            }
+            _ => Ok(()),
         }
     }
 
@@ -180,6 +218,9 @@ impl Ftl {
         let Some(buffer) = &mut self.buffer else {
             return Ok(Vec::new());
         };
+        if self.core.config.has_volatile_buffer() {
+            return Ok(Vec::new());
+        }
         witnesses.charge_scan(&mut self.core.media, buffer.scanned_words());
         let mut pages = Vec::new();
         for found in buffer.read_back(&mut self.core.media) {

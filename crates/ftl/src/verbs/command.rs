@@ -372,14 +372,19 @@ impl Ftl {
         Ok(())
     }
 
-    /// Completes when all earlier commands are durable. Acknowledged commands always are.
+    /// Completes when all earlier commands are durable. Acknowledged commands always are, but for writes that are in a
+    /// volatile write buffer: these are written back.
     ///
     /// # Errors
-    /// None at present.
+    /// Those of `write`, only with a volatile write buffer. The pages that were not written stay in it.
     pub fn flush(&mut self) -> Result<(), Refusal> {
         self.end_write();
+        self.write_back_volatile()?;
         self.core.fill_lines();
-        self.core.media.ack_after(After::ALL);
+        // 1. the pages, with their word lines and entries  2. the acknowledgement. Cut before 2: the host knows that
+        // any of its writes may be lost.
+        let after = self.core.config.guards.waits(Guard::FlushWaits, After::ALL);
+        self.core.media.ack_after(after);
         Ok(())
     }
 }

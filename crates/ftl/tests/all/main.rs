@@ -45,5 +45,6 @@ mod space;
 mod stale_entries;
 mod survival;
 mod two_tails;
+mod volatile_buffer;
 mod wear;
 mod write_buffer;

@@ -319,10 +319,10 @@ fn buffers_that_cannot_work_are_refused() {
     );
     let text = refused(Config {
         power_loss_protection: false,
-        ..buffered(SchemeKind::None, EIGHT)
+        ..buffered(SchemeKind::None, 1 << 30)
     });
     assert!(
-        text.contains("needs power_loss_protection = true"),
+        text.contains("must be at most the") && text.contains("bytes of the flash"),
         "{text}"
     );
     let text = refused(Config {

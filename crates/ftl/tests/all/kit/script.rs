@@ -30,6 +30,7 @@ pub enum Command {
         lpn: u32,
         len: u32,
     },
+    Flush,
 }
 
 /// A small geometry: dies, superblocks, pages per block.
@@ -171,6 +172,7 @@ pub fn execute(ftl: &mut Ftl, command: Command) -> Result<(), Refusal> {
         }
         Command::Remap(remap) => ftl.remap(&remap),
         Command::Deallocate { lpn, len } => ftl.deallocate(Lpn(lpn), len),
+        Command::Flush => ftl.flush(),
     }
 }
 
@@ -198,5 +200,6 @@ pub fn apply(command: Command, contents: &mut Contents) {
             contents[target..target + len].copy_from_slice(&moved);
         }
         Command::Deallocate { lpn, len } => contents[lpn as usize..(lpn + len) as usize].fill(None),
+        Command::Flush => {}
     }
 }
