@@ -24,9 +24,10 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Checks that a device may lose nothing of its controller's buffer.
+/// Checks that a device may lose nothing of its controller's buffers.
 fn keeps_buffer(config: &DeviceConfig) -> Result<(), OpenError> {
-    if config.firmware.power_loss_protection || config.geometry.stripe() == 1 {
+    let loses_some = config.geometry.stripe() > 1 || config.firmware.has_volatile_buffer();
+    if config.firmware.power_loss_protection || !loses_some {
         Ok(())
     } else {
         Err(OpenError::Unprotected)

@@ -271,15 +271,16 @@ static COMMON: &[DeviceKey] = &[
         Otherwise all dies take turns."),
     key("firmware.gc_joins_host", "", KeyKind::Flag, "Pages that garbage collection moves go to the host's superblock, instead of one of their own."),
     key("firmware.power_loss_protection", "", KeyKind::Flag, "Pages in the controller's buffer survive a power cut. If not, a command is acknowledged when its \
-        word lines are programmed, filled up with pads. It matters only where pages share word lines."),
+        word lines are programmed, filled up with pads. It matters only where pages share word lines, and for `write_buffer_bytes`."),
     key("firmware.wear_gap", "erases", ANY_U32, "A superblock whose erase count is so far below the mean is collected to level wear; 0 is off."),
     key("firmware.refresh_reads", "reads", ANY_U32, "A superblock is collected when one of its blocks has been read this often since its erase, or since power-on; 0 is off."),
     key("firmware.refresh_writes", "pages", KeyKind::Integer(0, 1 << 42), "A superblock is collected when this number of pages has been written or remapped since it was \
         opened, at least the pages of the flash; 0 is off."),
     key("firmware.mapping_cache_bytes", "bytes", KeyKind::Integer(0, 1 << 40), "DRAM for entries of the mapping table, 8 bytes each. The table is then on flash, and entries that are not cached cost reads \
         and programs of it; 0: all of it is in DRAM. `--scale` makes it smaller with the device."),
-    key("firmware.write_buffer_bytes", "bytes", KeyKind::Integer(0, 1 << 40), "DRAM for pages that the host has written, saved by a capacitor when power fails: a write is acknowledged when it is there. The oldest \
-        pages go to flash when it is full; 0: writes go to flash at once. `--scale` makes it smaller with the device."),
+    key("firmware.write_buffer_bytes", "bytes", KeyKind::Integer(0, 1 << 40), "DRAM for pages that the host has written: a write is acknowledged when it is there. The oldest \
+        pages go to flash when it is full; 0: writes go to flash at once. A capacitor saves it when power fails; without `power_loss_protection` a write is durable after a flush. \
+        `--scale` makes it smaller with the device."),
     key("firmware.slc_share", "", KeyKind::Number(NumberRange { least: 0.0, most: 0.5, above: false, below: false }), "SLC cache: share of the superblocks whose cells store one bit each, at least one in each group of dies; 0 is none. \
         The host writes there first. Idle time, and pressure if enough pages are dead, fold what is still valid. Needs `geometry.cell_bits` above 1."),
     key("firmware.slc_fold_free", "", SHARE, "While the host writes, superblocks in SLC mode are folded when at most this share of them is free. Idle time folds at any share."),

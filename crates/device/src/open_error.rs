@@ -36,9 +36,10 @@ pub enum OpenError {
     /// A device in a folder is for use: it must store real bytes.
     #[error("a device in a folder holds real bytes: content must be \"bytes\"")]
     NotBytes,
-    /// The end of a process leaves everything that was issued, also in program units that are not full.
+    /// The end of a process leaves everything that was issued, also in program units that are not full, and in the write
+    /// buffer.
     #[error(
-        "a device in a folder keeps what is in its controller's buffer: power_loss_protection must be true"
+        "a device in a folder keeps what is in its controller's buffers: power_loss_protection must be true"
     )]
     Unprotected,
     /// The folder is not empty, and existing files are never overwritten.

@@ -16,3 +16,4 @@ mod memory;
 mod timing;
 mod timing_waits;
 mod units_with_bytes;
+mod volatile_buffer;

@@ -83,7 +83,7 @@ impl Subsystem {
     /// crashes before a flush. Without specs: one namespace of 4 KiB blocks over all pages.
     ///
     /// # Errors
-    /// Namespaces that do not fit, or a device that does not store bytes.
+    /// Namespaces that do not fit, or a device that does not store bytes or loses its write buffer.
     pub fn new(
         mut device: Device,
         nqn: &str,
@@ -99,6 +99,15 @@ impl Subsystem {
         if device.config().content != remap_ssd_media::ContentMode::Bytes {
             return Err(SubsystemError::new(
                 "a device that hosts use must store bytes: content = \"bytes\"".into(),
+            ));
+        }
+
+        // Flushes and FUA would be honoured, but an operator's power cut and a clean shutdown do not know such pages.
+        if device.config().firmware.has_volatile_buffer() {
+            return Err(SubsystemError::new(
+                "firmware.write_buffer_bytes without firmware.power_loss_protection is for simulated runs and campaigns: \
+                 a served device keeps its write buffer"
+                    .into(),
             ));
         }
 
