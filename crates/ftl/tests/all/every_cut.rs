@@ -643,6 +643,59 @@ fn nothing_is_lost_that_was_flushed_from_a_volatile_write_buffer() {
     assert!(written_back > 1000);
 }
 
+/// Without its guard a flush, or a command that names a page, promises too much.
+#[test]
+fn a_volatile_write_buffer_needs_its_guard() {
+    let guards = Guards::without(Guard::FlushWaits);
+    let lost = (0..6).any(|variant| {
+        let device = volatile(SchemeKind::RemapSsd, EntrySize::Bytes16, guards, variant);
+        acknowledged_flush(&device, variant as u64 + 1).is_err()
+    });
+    assert!(lost, "{} is not needed", Guard::FlushWaits);
+    for variant in 0..6 {
+        let device = volatile(
+            SchemeKind::RemapSsd,
+            EntrySize::Bytes16,
+            Guards::ALL,
+            variant,
+        );
+        acknowledged_flush(&device, variant as u64 + 1).unwrap();
+    }
+}
+
+/// Writes, flushes, and cuts right after the acknowledgement: every operation that it did not wait for may be missing.
+fn acknowledged_flush((geometry, config): &(Geometry, Config), seed: u64) -> Result<(), String> {
+    let mut ftl = device(*geometry, config);
+    let mut random = Random(seed);
+    fill(&mut ftl);
+    ftl.flush().expect("there is room");
+    ftl.media_mut().attach_rail();
+    for number in 0..20 {
+        for at in 0..1 + random.below(4) {
+            let lpn = random.below(u64::from(config.lpns)) as u32;
+            ftl.write(Lpn(lpn), &content(10_000 + 10 * number + at))
+                .expect("there is room");
+        }
+        ftl.media_mut().begin_command();
+        ftl.flush().expect("there is room");
+        let ack = ftl.media_mut().take_ack();
+        ftl.media_mut().settle(&ack);
+
+        let contents = read_all(&mut ftl)?;
+        each_cut(&ftl, |media| judge_flushed(media, config, &contents))?;
+        judge_flushed(cut(&ftl, &(0..choices(&ftl))), config, &contents)?;
+    }
+    Ok(())
+}
+
+fn judge_flushed(media: Media, config: &Config, contents: &Contents) -> Result<(), String> {
+    let (mut ftl, _) = Ftl::recover(media, config.clone()).map_err(|error| error.to_string())?;
+    match read_all(&mut ftl)? == *contents {
+        true => Ok(()),
+        false => Err("a page that was flushed is lost".into()),
+    }
+}
+
 /// Without each of its guards something is lost.
 #[test]
 fn the_write_buffer_needs_its_guards() {
