@@ -100,3 +100,13 @@ fn flash_that_the_first_fill_wears_out_has_lost_nothing() {
     assert_eq!(texts.collect::<String>(), "");
     assert_eq!(report.marks.by_name()["worn_out"], 1);
 }
+
+/// Between the bitmaps of deallocations and the reset of their log, reclaiming moved pages into the bitmaps' word line. They waited for
+/// stores that waited for the reset, which waits for the word line.
+#[test]
+fn bitmaps_do_not_wait_for_pages_that_wait_for_them() {
+    let code = "nlog:2:a8487c5a".parse().expect("a code");
+    let report = replay_adjusted(&code, &adjusted(LARGE, false)).expect("a device");
+    let texts = report.failures.iter().map(|failed| &failed.text[..]);
+    assert_eq!(texts.collect::<String>(), "");
+}
