@@ -233,7 +233,7 @@ impl Ftl {
             self.program_bitmap(chunk)?;
         }
         // The reset waits for the bitmaps, and stores may wait for the reset. A page that waits for one of these stores
-        // must not come into the bitmaps' word line: both would wait for ever.
+        // must not come into the bitmaps' word line: neither would end.
         self.core.fill_lines();
         Ok(half)
     }
