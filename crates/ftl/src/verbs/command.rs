@@ -243,7 +243,7 @@ impl Ftl {
     }
 
     /// Finds the page that may have this content, if it may be shared.
-    #[inline]
+    #[inline(always)]
     fn find_content(&mut self, fingerprint: &Fingerprint) -> Option<Ppn> {
         let pages = PageLookup {
             media: &self.core.media,
