@@ -493,13 +493,12 @@ impl Device {
         }
         // Idle time starts when the device has no work left, not at the last command's arrival.
         let mut at = now.max(self.timing().busy_until()) + self.config.background.idle_after_ns;
-        while at < until && self.ftl.background() {
+        let mut instant_steps = 0;
+        while at < until && instant_steps < self.ftl.collection_steps() && self.ftl.background() {
             self.charge(at, DataPath::Own);
             let next = self.timing().busy_until();
-            if next <= at {
-                return; // A step without duration must not repeat forever.
-            }
-            at = next;
+            instant_steps = if next > at { 0 } else { instant_steps + 1 };
+            at = at.max(next);
         }
     }
 

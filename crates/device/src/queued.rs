@@ -111,7 +111,8 @@ impl Device {
 
     /// The same for the engine `nand`, in which the device's work may last beyond `until`.
     pub(crate) fn idle_events(&mut self, now: u64, until: u64) {
-        loop {
+        let mut instant_steps = 0;
+        while instant_steps < self.ftl.collection_steps() {
             let quiet = self.nand().and_then(|nand| nand.quiet_since(until));
             let Some(at) = quiet.map(|at| at.max(now) + self.config().background.idle_after_ns)
             else {
@@ -121,10 +122,8 @@ impl Device {
                 return;
             }
             self.charge(at, DataPath::Own);
-            // A step without duration must not repeat forever.
-            if self.nand().and_then(|nand| nand.quiet_since(at)).is_some() {
-                return;
-            }
+            let is_instant = self.nand().and_then(|nand| nand.quiet_since(at)).is_some();
+            instant_steps = if is_instant { instant_steps + 1 } else { 0 };
         }
     }
 }

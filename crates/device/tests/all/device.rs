@@ -282,6 +282,34 @@ fn idle_time_is_used_only_after_a_while_and_only_if_there_is_garbage() {
     assert!(device.timing().busy_until() > wait);
 }
 
+/// Victims without valid pages: only the erases take time.
+#[test]
+fn one_pause_is_enough_for_victims_that_are_all_garbage() {
+    for engine in ["published", "nand"] {
+        let config = DeviceConfig::preset("fast21-32g").unwrap();
+        let engine = format!("timing.engine={engine}").parse().unwrap();
+        let no_stalls = "background.lookup_stalls_dies=false".parse().unwrap();
+        let config = config.with(&[no_stalls, engine]).unwrap();
+        let mut device = Device::format(config.scale(1.0 / 8.0).unwrap()).unwrap();
+        let lpns = device.config().addressable_lpns();
+        let (mut lpn, mut content) = (0, 0);
+        while device.ftl().free_superblocks() > device.ftl().gc_start() {
+            lpn = (lpn + 1) % lpns;
+            content += 1;
+            device
+                .untimed(|ftl| ftl.write(Lpn(lpn), &Payload::Identity(content)))
+                .unwrap();
+        }
+        assert!(device.ftl().collection_steps() > 1);
+
+        device.idle(0, 600_000_000_000);
+        assert!(device.ftl().free_superblocks() > device.ftl().gc_start());
+        assert_eq!(device.ftl().stats().gc_programs, 0);
+        let is_left = device.untimed(|ftl| ftl.background());
+        assert!(!is_left, "{:?}", device.config().timing.engine);
+    }
+}
+
 /// These settings are not stored on the media, yet they must hold until they are changed.
 #[test]
 fn what_was_set_for_a_device_stays_set_through_a_power_cut() {

@@ -210,7 +210,7 @@ impl Ftl {
 
     /// Starts a job on a closed superblock.
     pub(crate) fn begin_job_on(&mut self, sb: SbId, gain: u32) {
-        let stretches = self.core.geometry.pages_per_superblock().div_ceil(STRETCH) as usize;
+        let stretches = self.collection_steps() as usize;
         let mut scanned = std::mem::take(&mut self.gc.scanned);
         scanned.clear();
         self.core.media.begin_lookup();
@@ -362,6 +362,12 @@ impl Ftl {
             self.step_job()?;
         }
         Ok(())
+    }
+
+    /// Maximum number of steps that collect a victim. Steps of stretches without valid pages take no time, but the last
+    /// one erases the victim: more of them in a row get nowhere.
+    pub fn collection_steps(&self) -> u32 {
+        self.core.geometry.pages_per_superblock().div_ceil(STRETCH)
     }
 
     /// Does one step of collection in idle time; returns false if there is nothing to do.
