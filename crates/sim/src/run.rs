@@ -40,6 +40,7 @@ use remap_ssd_ftl::Refusal;
 use std::ops::ControlFlow;
 use std::time::Instant;
 use tally::Tally;
+use warm_up::Rounds;
 
 /// The accounting of a run, and true if the source ended inside a request.
 type Accounts = (Tally, bool);
@@ -61,7 +62,9 @@ pub fn run(
         nand.settle();
         &*nand
     }));
-    device.begin_bit_errors();
+    if options.warm_up_round.is_none() {
+        device.begin_bit_errors();
+    }
     // The device may have a past (aging, an earlier run); only this run's share is measured.
     let start = device.busy_until();
     let stats = device.stats();
@@ -211,11 +214,16 @@ fn drain_all<S: Timed>(
     let start = front.sink.parts().0.entered;
     let mut feed = Feed::default();
 
+    let device = front.sink.parts().1;
+    let mut rounds = options
+        .warm_up_round
+        .map(|pages| Rounds::new(device, pages));
     let mut precision = options.precision;
-    let mut is_precise = false;
+    // Nothing is wanted but the rest of the request that has begun.
+    let mut is_enough = false;
 
     while front.goes_on() && feed.refill(source)? {
-        drain(&mut feed, front, is_precise);
+        drain(&mut feed, front, is_enough);
 
         let so_far = Progress {
             pages: front.tally.page_ops.operations,
@@ -233,12 +241,15 @@ fn drain_all<S: Timed>(
         {
             let page_ops = front.tally.page_ops;
             let (times, device) = front.sink.parts();
-            is_precise |= times
+            is_enough |= times
                 .meters
                 .is_precise(wanted, device, times.ended, page_ops);
             *next_look = so_far.pages + so_far.pages / 4;
         }
-        if is_precise && !front.is_inside_request() {
+        if let Some(rounds) = &mut rounds {
+            is_enough |= rounds.are_steady(front.sink.parts().1, so_far.pages);
+        }
+        if is_enough && !front.is_inside_request() {
             break;
         }
     }

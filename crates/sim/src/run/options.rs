@@ -7,6 +7,9 @@ use crate::precision::Precision;
 pub struct RunOptions {
     /// Stop after the request that reaches this many pages; `None`: when the source is exhausted.
     pub pages: Option<u64>,
+    /// A warm-up: stop when write amplification is steady over rounds of at least this many pages. Bit errors, if the device has any, do
+    /// not begin.
+    pub warm_up_round: Option<u64>,
     /// Stop when the device is worn out and refuses a write.
     pub until_worn_out: bool,
     /// Requests in flight, in a closed loop.
@@ -33,6 +36,7 @@ impl Default for RunOptions {
     fn default() -> Self {
         Self {
             pages: None,
+            warm_up_round: None,
             until_worn_out: false,
             queue_depth: 32,
             host_ns: 0,

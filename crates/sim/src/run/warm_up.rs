@@ -1,10 +1,11 @@
 //! Requests before the measurement, until the firmware is in the steady state of this load.
 //!
-//! The firmware does not know time, so none is computed here. Rounds of equal length are compared by write amplification (`steady`).
+//! Rounds of equal length are compared by write amplification (`steady`). In a closed loop the firmware does not depend on times, so none are
+//! computed ([`warm_up`]). Where requests have arrival times, pauses are part of the load: the device works in them. There the warm-up is a run whose
+//! figures nobody reads (`RunOptions::warm_up_round`).
 //!
 //! Invariants: whole requests, as the run gets them; the run goes on where the source stands. Absent:
-//! work in idle time, which a run with arrival times has and this has not; whether the measured part
-//! was steady, which the run itself finds out.
+//! whether the measured part was steady, which the run itself finds out.
 
 use super::error::RunError;
 use super::feed::command;
@@ -33,9 +34,9 @@ pub fn warm_up(
     max: u64,
     progress: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
 ) -> Result<u64, RunError> {
+    let mut rounds = Rounds::new(device, round);
     let mut front = Front::new(Untimed(device), &RunOptions::default());
-    let mut counted = front.sink.counters();
-    let (mut rounds, mut pages, mut ended) = (Vec::new(), Vec::new(), 0);
+    let mut pages = Vec::new();
 
     while front.tally.page_ops.operations < max {
         pages.clear();
@@ -63,35 +64,59 @@ pub fn warm_up(
             return Err(RunError::Stopped);
         }
 
-        if done - ended < round {
-            continue;
-        }
-        ended = done;
-        let now = front.sink.counters();
-        let (programs, writes) = (now.0 - counted.0, now.1 - counted.1);
-        // Reads change nothing.
-        if writes == 0 {
+        if rounds.are_steady(front.sink.0, done) {
             break;
         }
-        rounds.push(programs as f64 / writes as f64);
-        if steady::is_steady(&rounds) {
-            break;
-        }
-        counted = now;
     }
     Ok(front.tally.page_ops.operations)
 }
 
-/// Executes each page at once, in no time.
-struct Untimed<'a>(&'a mut Device);
+/// Write amplification in rounds of equal length.
+pub(super) struct Rounds {
+    /// Minimum pages of a round.
+    pages: u64,
+    /// Pages executed, programmed and written by the host until the last round ended.
+    ended: u64,
+    programs: u64,
+    writes: u64,
+    amplification: Vec<f64>,
+}
 
-impl Untimed<'_> {
-    /// Pages programmed, and pages written by the host.
-    fn counters(&self) -> (u64, u64) {
-        let glimpse = self.0.glimpse();
-        (glimpse.programs, glimpse.host_writes)
+impl Rounds {
+    /// Rounds of at least `pages` from now on.
+    pub(super) fn new(device: &Device, pages: u64) -> Self {
+        let glimpse = device.glimpse();
+        Self {
+            pages,
+            ended: 0,
+            programs: glimpse.programs,
+            writes: glimpse.host_writes,
+            amplification: Vec::new(),
+        }
+    }
+
+    /// Returns true if a round has ended, after `done` pages in all, and further ones would change nothing: the last rounds
+    /// were alike, or the host wrote nothing.
+    pub(super) fn are_steady(&mut self, device: &Device, done: u64) -> bool {
+        if done - self.ended < self.pages {
+            return false;
+        }
+        let glimpse = device.glimpse();
+        let programs = glimpse.programs - self.programs;
+        let writes = glimpse.host_writes - self.writes;
+        (self.ended, self.programs, self.writes) = (done, glimpse.programs, glimpse.host_writes);
+
+        // Reads change nothing.
+        if writes == 0 {
+            return true;
+        }
+        self.amplification.push(programs as f64 / writes as f64);
+        steady::is_steady(&self.amplification)
     }
 }
+
+/// Executes each page at once, in no time.
+struct Untimed<'a>(&'a mut Device);
 
 impl Sink for Untimed<'_> {
     #[inline(always)]

@@ -120,7 +120,28 @@ impl RunSpec {
         let max = (addressed * self.warm_up) as u64;
         let round = (addressed * WARM_UP_ROUND) as u64;
         let mut tell = |_: &Progress| follow(Stage::Aging);
-        let pages = warm_up(device, source, round, max, &mut tell).map_err(StudyError::failed)?;
+        let pages = match &self.arrivals {
+            None => warm_up(device, source, round, max, &mut tell).map_err(StudyError::failed)?,
+            Some(arrivals) => {
+                // Not the arrivals of the measured run again.
+                let timed = arrivals.over_workload(source, workload, !self.seed);
+                let mut timed = timed.map_err(StudyError::impossible)?;
+                let options = RunOptions {
+                    pages: Some(max),
+                    warm_up_round: Some(round),
+                    open_loop: true,
+                    bound: arrivals.bound,
+                    ..RunOptions::default()
+                };
+                let mut pages = 0;
+                let mut tell = |progress: &Progress| {
+                    pages = progress.pages;
+                    tell(progress)
+                };
+                run(device, &mut timed, &options, &mut tell).map_err(StudyError::failed)?;
+                pages
+            }
+        };
         if device.ftl().is_read_only() {
             return Err(StudyError::Failed(format!(
                 "scheme {}: the device was worn out before the measurement",

@@ -3,11 +3,13 @@
 //!
 //! The excerpts are not part of the project; without them their test prints so and passes.
 
-use remap_ssd_device::{Device, DeviceConfig, Lpn};
+use remap_ssd_device::{Device, DeviceConfig, Lpn, Setting};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_sim::arrivals::Arrivals;
+use remap_ssd_sim::cores::Cores;
 use remap_ssd_sim::run::{RunOptions, run};
 use remap_ssd_sim::source::{HostPage, PageKind, Source, SourceError};
+use remap_ssd_sim::study::{Length, RunSpec};
 use remap_ssd_sim::summary::RunSummary;
 use remap_ssd_sim::trace::{TraceOptions, TraceReader};
 use remap_ssd_sim::workload::NamedWorkload;
@@ -50,6 +52,42 @@ fn writes(count: u32) -> Fixed {
         last: true,
     };
     Fixed((0..count).map(Lpn).map(page).collect())
+}
+
+/// Pages in SLC mode are folded in the pauses, which programs them again. A warm-up without pauses would end in a state that
+/// the measured run leaves.
+#[test]
+fn a_load_with_pauses_is_warmed_up_with_its_pauses() {
+    let settings = [
+        "geometry.channels=4",
+        "geometry.dies=8",
+        "geometry.superblocks=64",
+        "geometry.pages_per_block=384",
+        "addressable=1",
+        "firmware.scheme=none",
+        "firmware.lpns=120000",
+        "firmware.log_bytes=4MiB",
+        "firmware.gc_free=0.05",
+        "firmware.slc_share=0.05",
+    ];
+    let settings: Vec<Setting> = settings.iter().map(|text| text.parse().unwrap()).collect();
+    let config = DeviceConfig::preset("tlc-2t").unwrap();
+    let config = config.with(&settings).unwrap();
+    let mut spec = RunSpec::new(config, "randwrite".parse().unwrap());
+    spec.arrivals = Some("burst:2048:1,bound=32".parse().unwrap());
+    spec.length = Length::Pages(240_000);
+    let perform = |spec: &RunSpec| {
+        let run = spec.perform(&Cores::default(), &mut |_| ControlFlow::Continue(()));
+        run.unwrap().summary
+    };
+
+    let short = perform(&spec);
+    assert!(short.steady.warm_up_pages >= 300_000, "five rounds");
+    assert_eq!(short.steady.is_steady, Some(true));
+
+    spec.length = Length::Pages(720_000);
+    let ratio = short.write_amplification / perform(&spec).write_amplification;
+    assert!((ratio - 1.0).abs() < 0.002, "{ratio}");
 }
 
 // A program takes half a millisecond. One at a time, the eighth write waits for seven others.
