@@ -166,7 +166,8 @@ options! {
         /// snapshot (volumes cloned by long Copy commands), each with `,size=FACTOR`, `,direct` (reads
         /// bypass the page cache) or `,nodiscard`.
         ///
-        /// All with `,span=SHARE` for that share of the pages alone, such as randwrite,span=0.775.
+        /// All with `,span=SHARE` for that share of the pages alone, such as randwrite,span=0.775, and `,flush=N` for a flush after
+        /// every N requests, for which later ones wait.
         workload: Option<NamedWorkload> = "SPEC", parsed, default: Some("randwrite");
 
         /// Share of duplicates: --content papers:SHARE [default: 0.3].

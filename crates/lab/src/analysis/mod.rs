@@ -19,6 +19,7 @@ mod fast21_fig6_slice;
 mod fast21_fig7;
 mod fast21_fig8;
 mod fast21_fig9;
+mod flushes;
 mod indirection_units;
 mod levels;
 mod mapping_cache;
@@ -96,6 +97,7 @@ const ALL: &[(&str, Analysis)] = &[
     }),
     ("slc-cache", |_| Box::new(slc_cache::analyse)),
     ("slc-bursts", |_| Box::new(slc_bursts::analyse)),
+    ("flushes", |_| Box::new(flushes::analyse)),
     ("agreement", |_| Box::new(agreement::analyse)),
 ];
 

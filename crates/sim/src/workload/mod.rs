@@ -14,6 +14,7 @@ mod draw;
 mod fileserver;
 mod fio_job;
 mod fiu;
+mod flushed;
 mod innodb;
 mod journal;
 mod measured;

@@ -1,15 +1,18 @@
 //! Any workload by name: a pattern of `spec.rs` or a model of `model.rs`, on all or a part of the
-//! addressable pages.
+//! addressable pages, with flushes or without.
 //!
 //! ```text
 //! randwrite,pages=4   oltp,size=2   randwrite,span=0.775 (the first 77.5 % of the pages)
+//! randwrite,flush=32 (a flush after every 32 requests)
 //! ```
 //!
 //! Invariant: `Display` output parses back to the same workload.
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::str::FromStr;
 
+use super::flushed::Flushed;
 use super::{
     Bursts, ContentModel, Endless, MODELS, ModelKind, ModelSpec, Pattern, Workload, WorkloadConfig,
     WorkloadError, WorkloadSpec,
@@ -37,6 +40,8 @@ pub struct NamedWorkload {
     pub kind: WorkloadKind,
     /// Share of the addressable pages that it uses, above 0 and at most 1; from page 0.
     pub span: f64,
+    /// Requests between two flushes; `None`: it does not flush.
+    pub flush: Option<NonZeroU32>,
 }
 
 /// The requests of a [`NamedWorkload`].
@@ -61,9 +66,13 @@ impl Default for NamedWorkload {
 }
 
 impl From<WorkloadKind> for NamedWorkload {
-    /// On all addressable pages.
+    /// On all addressable pages, without flushes.
     fn from(kind: WorkloadKind) -> Self {
-        Self { kind, span: 1.0 }
+        Self {
+            kind,
+            span: 1.0,
+            flush: None,
+        }
     }
 }
 
@@ -86,7 +95,7 @@ impl NamedWorkload {
         content_base: u64,
     ) -> Result<Box<dyn Endless + Send>, WorkloadError> {
         let addressable = self.pages(addressable);
-        Ok(match &self.kind {
+        let source: Box<dyn Endless + Send> = match &self.kind {
             WorkloadKind::Pattern(spec) => {
                 let config = spec.config(content, addressable, seed);
                 // Workloads may share a device with separate contents: the base keeps them apart.
@@ -98,6 +107,10 @@ impl NamedWorkload {
             WorkloadKind::Model(spec) => {
                 Box::new(spec.source(content, addressable, seed, content_base)?)
             }
+        };
+        Ok(match self.flush {
+            Some(every) => Box::new(Flushed::new(source, every)),
+            None => source,
         })
     }
 
@@ -131,13 +144,14 @@ impl FromStr for NamedWorkload {
     type Err = WorkloadError;
 
     fn from_str(text: &str) -> Result<Self, WorkloadError> {
-        let mut span = 1.0;
+        let (mut span, mut flush) = (1.0, None);
         let mut fields = Vec::new();
         for field in text.split(',') {
             // The last one counts, as of the other options.
-            match field.strip_prefix("span=") {
-                Some(share) => span = parse_span(text, share)?,
-                None => fields.push(field),
+            match field.split_once('=') {
+                Some(("span", share)) => span = parse_span(text, share)?,
+                Some(("flush", requests)) => flush = Some(parse_flush(text, requests)?),
+                _ => fields.push(field),
             }
         }
 
@@ -151,7 +165,7 @@ impl FromStr for NamedWorkload {
             WorkloadKind::Pattern(fields.join(",").parse()?)
         };
 
-        Ok(Self { kind, span })
+        Ok(Self { kind, span, flush })
     }
 }
 
@@ -165,6 +179,15 @@ fn parse_span(text: &str, share: &str) -> Result<f64, WorkloadError> {
         })
 }
 
+fn parse_flush(text: &str, requests: &str) -> Result<NonZeroU32, WorkloadError> {
+    requests.parse().map_err(|_| {
+        WorkloadError::new(format!(
+            "`flush={requests}` in `{text}` is not a number of requests from 1 to {}",
+            u32::MAX
+        ))
+    })
+}
+
 impl fmt::Display for NamedWorkload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
@@ -172,10 +195,12 @@ impl fmt::Display for NamedWorkload {
             WorkloadKind::Model(spec) => spec.fmt(f)?,
         }
 
-        if self.span == 1.0 {
-            Ok(())
-        } else {
-            write!(f, ",span={}", self.span)
+        if self.span != 1.0 {
+            write!(f, ",span={}", self.span)?;
+        }
+        match self.flush {
+            Some(every) => write!(f, ",flush={every}"),
+            None => Ok(()),
         }
     }
 }

@@ -545,6 +545,41 @@ fn a_model_says_that_it_names_homes_exactly_if_it_does() {
     assert!(!pattern.names_homes());
 }
 
+/// The requests between the flushes are those of the workload without them, however they are taken.
+#[test]
+fn a_workload_with_flushes_has_one_after_every_few_requests() {
+    let pages = |text: &str, want| {
+        let named: NamedWorkload = text.parse().unwrap();
+        assert_eq!(named.to_string().parse::<NamedWorkload>(), Ok(named));
+        let mut source = named.source(ContentModel::Unique, 1 << 18, 1, 0).unwrap();
+        let mut pages = Vec::new();
+        while pages.len() < 5000 {
+            source.fill(&mut pages, want).unwrap();
+        }
+        pages
+    };
+    for text in ["randrw:50,pages=4", "oltp,size=2", "fileserver,span=0.5"] {
+        let flushed = pages(&format!("{text},flush=3"), 1000);
+        let (flushes, others): (Vec<_>, Vec<_>) = flushed
+            .iter()
+            .copied()
+            .partition(|page| page.kind == PageKind::Flush);
+        let plain = pages(text, 1000);
+        let len = plain.len().min(others.len());
+        assert_eq!(plain[..len], others[..len], "{text}");
+        let requests = others.iter().filter(|page| page.last).count();
+        assert_eq!(flushes.len(), requests / 3, "{text}");
+
+        let small = pages(&format!("{text},flush=3"), 7);
+        assert_eq!(small[..4000], flushed[..4000], "{text}");
+    }
+
+    for text in ["randwrite,flush=0", "randwrite,flush=", "oltp,flush=-1"] {
+        let error = text.parse::<NamedWorkload>().unwrap_err().to_string();
+        assert!(error.contains("number of requests"), "{error}");
+    }
+}
+
 #[test]
 fn a_workload_with_a_span_stays_in_that_share_of_the_pages_and_reaches_its_end() {
     for text in [
