@@ -7,6 +7,7 @@
 
 use super::job::{GcJob, STRETCH};
 use crate::contract::{CopiesOf, OwnerLookup, OwnerRef};
+use crate::core::Core;
 use crate::error::Contradiction;
 use crate::error::Refusal;
 use crate::ftl::Ftl;
@@ -230,6 +231,11 @@ impl Ftl {
             refs[(owner.offset / STRETCH) as usize].push(*owner);
         }
         self.gc.scanned = scanned;
+
+        // The victim may have been filled after a fold began a word line, and made way. While a job runs, its victim is closed.
+        let first = self.core.geometry.page(sb, 0);
+        let Core { blocks, media, .. } = &mut self.core;
+        blocks.fill_before_copies(media, first);
 
         let job = GcJob {
             sb,

@@ -24,6 +24,7 @@ mod regions;
 mod slc;
 mod stream;
 
+use fill::FilledLines;
 use free::FreePool;
 pub(crate) use open::SuperblockHead;
 pub use owners::Owners;
@@ -152,8 +153,8 @@ pub(crate) struct Superblocks {
     /// Superblocks that must stay free after a cut, if that many are free.
     reserve: usize,
     remapped_total: u64,
-    /// Pages that streams fill up before a page counts, unless the controller's buffer survives a cut.
-    filled: Option<u32>,
+    /// Word lines that streams fill up before a page counts, unless the controller's buffer survives a cut.
+    filled: Option<Box<FilledLines>>,
     /// LPNs name the group of dies to which their pages go.
     by_lpn: bool,
     /// Metadata pages programmed here.
@@ -206,7 +207,7 @@ impl Superblocks {
             reserve: reserve as usize,
             changes: 0,
             remapped_total: 0,
-            filled: fill::pages_together(&geometry, config),
+            filled: FilledLines::new(&geometry, config),
             by_lpn: config.die_by_lpn && geometry.groups() > 1,
             meta_programs: 0,
             blocks_retired: 0,

@@ -177,9 +177,7 @@ impl Superblocks {
             open.last_end = place_of(&geometry, line, offset) + 1;
             let (sb, incarnation, head) = (open.sb, open.incarnation, open.head);
             let (ppn, row) = (geometry.page(sb, offset), geometry.row_of_offset(offset));
-            if (offset + 1).is_multiple_of(line) {
-                self.rotate(Stream::Slc);
-            }
+            self.go_through_line(Stream::Slc, sb, offset);
             return Some(AllocatedPage {
                 slot: PageSlot {
                     ppn,

@@ -218,9 +218,10 @@ impl Superblocks {
                 die,
             };
 
-            // The pages of a word line stay together.
-            if self.geometry.stripe() == 1 || (offset + 1).is_multiple_of(self.geometry.stripe()) {
+            if self.geometry.stripe() == 1 {
                 self.rotate(stream);
+            } else {
+                self.go_through_line(stream, sb, offset);
             }
             return Some(AllocatedPage {
                 slot,
@@ -228,6 +229,19 @@ impl Superblocks {
                 incarnation,
                 after: self.after_head(sb, row, head),
             });
+        }
+    }
+
+    /// Notes that a word line is begun with a page, or goes on to the next dies after its last one: its pages stay together.
+    pub(super) fn go_through_line(&mut self, stream: Stream, sb: SbId, offset: u32) {
+        let pages = self.line_pages(sb);
+        if let Some(lines) = &mut self.filled
+            && offset.is_multiple_of(pages)
+        {
+            lines.begin(sb);
+        }
+        if (offset + 1).is_multiple_of(pages) {
+            self.rotate(stream);
         }
     }
 
@@ -284,6 +298,11 @@ impl Superblocks {
         };
 
         let (sb, incarnation, head) = (open.sb, open.incarnation, open.head);
+        if let Some(lines) = &mut self.filled
+            && row_left == stripe
+        {
+            lines.begin(sb);
+        }
         // The pages of a word line stay together.
         if stripe == 1 || len == row_left {
             self.rotate(stream);

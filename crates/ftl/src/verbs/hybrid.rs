@@ -95,7 +95,7 @@ impl Ftl {
     #[inline(never)]
     pub(crate) fn take_in_order(&mut self, lpn: Lpn) -> Result<AllocatedPage, Refusal> {
         if self.paused {
-            return self.take_host_page(lpn);
+            return self.take_host_page(lpn, None);
         }
         let (block, index) = self.core.tables.map.blocks().split(lpn);
         if index > 0
@@ -103,7 +103,7 @@ impl Ftl {
                 .run
                 .is_none_or(|run| (run.block, run.next) != (block, index))
         {
-            return self.take_host_page(lpn);
+            return self.take_host_page(lpn, None);
         }
 
         // Collection may end the current block.
@@ -113,7 +113,7 @@ impl Ftl {
             .is_none_or(|run| (run.block, run.next) != (block, index))
         {
             if index > 0 {
-                return self.take_host_page(lpn);
+                return self.take_host_page(lpn, None);
             }
             // A block begins. The previous one is completed first: its pages must be consecutive.
             self.end_run()?;
@@ -130,7 +130,7 @@ impl Ftl {
             None => {
                 // A superblock with bad blocks may be full before the block is complete.
                 self.run = None;
-                self.take_host_page(lpn)
+                self.take_host_page(lpn, None)
             }
         }
     }

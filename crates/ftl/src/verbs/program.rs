@@ -24,6 +24,18 @@ pub(crate) enum PageOrigin<'a> {
     Merged(&'a Payload<'a>, After),
 }
 
+impl PageOrigin<'_> {
+    /// The LPN whose page is read for the new page of `lpn`.
+    #[inline]
+    fn source(&self, lpn: Lpn) -> Option<Lpn> {
+        match self {
+            Self::Copy(source) => Some(*source),
+            Self::Merged(..) => Some(lpn),
+            Self::Payload(_) | Self::For(..) => None,
+        }
+    }
+}
+
 impl Ftl {
     /// Programs a page for the host.
     #[inline]
@@ -40,7 +52,7 @@ impl Ftl {
             let taken = if self.hybrid {
                 self.take_in_order(lpn)?
             } else {
-                self.take_host_page(lpn)?
+                self.take_host_page(lpn, origin.source(lpn))?
             };
 
             let ppn = taken.ppn();
@@ -142,19 +154,27 @@ impl Ftl {
         (from, programmed)
     }
 
-    /// Allocates the next page of the host's superblock for an LPN, collecting garbage if it is time.
+    /// Allocates the next page of the host's superblock for an LPN, collecting garbage if it is time. `source`: the LPN whose
+    /// page is copied to it.
     #[inline(always)]
-    pub(crate) fn take_host_page(&mut self, lpn: Lpn) -> Result<AllocatedPage, Refusal> {
+    pub(crate) fn take_host_page(
+        &mut self,
+        lpn: Lpn,
+        source: Option<Lpn>,
+    ) -> Result<AllocatedPage, Refusal> {
         // Recovery and atomic commands must not reclaim; they have reserved their pages.
         if !self.paused {
             self.pace()?;
         }
-        if self.core.blocks.has_slc()
-            && let Some(taken) = self.take_slc_page(lpn)
-        {
-            return Ok(taken);
+        if self.core.blocks.has_slc() {
+            self.fill_before_copy(Stream::Slc, source);
+            if let Some(taken) = self.take_slc_page(lpn) {
+                return Ok(taken);
+            }
         }
         loop {
+            // Each time: the source may have been moved by what was collected.
+            self.fill_before_copy(Stream::Host, source);
             if let Some(taken) = self.core.blocks.take_for(Stream::Host, lpn) {
                 return Ok(taken);
             }
@@ -173,6 +193,18 @@ impl Ftl {
             {
                 return Err(self.end_of_life());
             }
+        }
+    }
+
+    /// Fills up a stream's word line if its next page may not be in it, since the page of `source` is copied there.
+    #[inline(always)]
+    fn fill_before_copy(&mut self, stream: Stream, source: Option<Lpn>) {
+        if let Some(lpn) = source
+            && self.core.blocks.fills_lines()
+            && let Some(mapping) = self.core.tables.map.get(lpn)
+        {
+            let Core { blocks, media, .. } = &mut self.core;
+            blocks.fill_before_copy(media, stream, mapping.ppn);
         }
     }
 
@@ -232,9 +264,6 @@ impl Ftl {
         for chunk in chunks {
             self.program_bitmap(chunk)?;
         }
-        // The reset waits for the bitmaps, and stores may wait for the reset. A page that waits for one of these stores
-        // must not come into the bitmaps' word line: neither would end.
-        self.core.fill_lines();
         Ok(half)
     }
 
@@ -243,7 +272,7 @@ impl Ftl {
         loop {
             // The bitmap waits for everything before its word line.
             self.core.fill_lines();
-            let taken = self.take_host_page(lpn)?;
+            let taken = self.take_host_page(lpn, None)?;
             let ppn = taken.ppn();
             // The bitmap is built after the page is allocated, since allocation may collect. The
             // number is taken last, so it is newer than everything in the bitmap.
