@@ -75,6 +75,24 @@ struct PendingOp {
 }
 
 impl PendingOp {
+    /// For reports.
+    fn name(&self) -> String {
+        let Self { token, effect, .. } = self;
+        match effect {
+            MediaEffect::Program { ppn, .. } => format!("{token} (program of page {})", ppn.0),
+            MediaEffect::TornProgram { ppn } => {
+                format!("{token} (failed program of page {})", ppn.0)
+            }
+            MediaEffect::Erase { block } | MediaEffect::SpoiledErase { block } => {
+                format!("{token} (erase of block {})", block.0)
+            }
+            MediaEffect::Store { word, .. } => format!("{token} (store to word {word})"),
+            MediaEffect::Clear { start, len } => {
+                format!("{token} (clearing of {len} words from {start})")
+            }
+        }
+    }
+
     fn is_store(&self) -> bool {
         matches!(self.effect, MediaEffect::Store { .. })
     }
@@ -240,6 +258,10 @@ impl Rail {
             effect,
         };
 
+        if let Some(lines) = &self.lines {
+            self.check_line(lines, &pending, &[source.clone(), pages.clone()], after);
+        }
+
         let own = pending.effect.page();
         // The newest program of a page is the one that others refer to: a block is erased before it
         // is programmed again, and its operations are in order.
@@ -263,6 +285,56 @@ impl Rail {
             lines.wait(token, &pages, own);
             if after.is_all() {
                 lines.wait_all(token, since);
+            }
+        }
+    }
+
+    /// Checks two rules of word lines that are not full. A page names only what was issued before its word line: pages of lines that
+    /// were begun before its own, and clearings. And a block is not given up while one of its lines is not full.
+    ///
+    /// By the first rule, operations never wait for each other. Order them by their numbers, a page by that of its line's first page.
+    /// An operation that is no program waits for earlier ones, and for lines that were begun before it. A page waits for what was
+    /// before its line, and for its line.
+    fn check_line(&self, lines: &Lines, op: &PendingOp, named: &[Range<u32>], after: After) {
+        if !lines.are_whole() {
+            return;
+        }
+        match &op.effect {
+            MediaEffect::Program { ppn, .. } => {
+                let Some(since) = lines.since(*ppn) else {
+                    return;
+                };
+                let ranges = named
+                    .iter()
+                    .flat_map(|pages| self.programs.range(pages.clone()));
+                let programs = ranges.map(|(page, token)| (*page, *token));
+                let late = lines
+                    .beginnings(programs, *ppn)
+                    .find(|(_, token)| *token > since);
+                if let Some((page, token)) = late {
+                    panic!(
+                        "page {} comes into a word line that was begun before page {page}, for which it waits ({since} and {token})",
+                        ppn.0
+                    );
+                }
+                let clears = after.named_clear().and_then(|id| self.clears.get(&id.0));
+                let late = clears.into_iter().flatten().find(|token| **token > since);
+                assert!(
+                    late.is_none(),
+                    "page {} comes into a word line that was begun before {late:?}, for which it waits",
+                    ppn.0
+                );
+            }
+            _ => {
+                let Some(block) = op.block else {
+                    return;
+                };
+                let open = lines.open_in(|page| self.image.geometry().slot(page).block == block);
+                assert!(
+                    open.is_none(),
+                    "{} before the word line of {open:?} is full",
+                    op.name()
+                );
             }
         }
     }
@@ -407,12 +479,15 @@ impl Rail {
     }
 
     /// Makes all operations durable but those that wait for pages that have not been issued.
+    ///
+    /// # Panics
+    /// Operations wait for each other, or some are left although every word line is full.
     pub(crate) fn settle_all(&mut self) {
         self.settle_chosen(vec![true; self.pending.len()]);
         let is_filling = self.lines.as_ref().is_some_and(Lines::is_filling);
         assert!(
             is_filling || self.pending.is_empty(),
-            "{} operations wait for each other",
+            "{} operations are left, and every word line is full",
             self.pending.len()
         );
     }

@@ -136,6 +136,30 @@ impl Lines {
         self.open.get(&first).map(|line| line.since)
     }
 
+    /// True if a page counts only with its whole word line.
+    pub(super) fn are_whole(&self) -> bool {
+        self.whole
+    }
+
+    /// The first page of a word line of a block that is not full, if there is one.
+    pub(super) fn open_in(&self, mut is_of_block: impl FnMut(Ppn) -> bool) -> Option<Ppn> {
+        let mut first_pages = self.open.keys().map(|first| Ppn(*first));
+        first_pages.find(|first| is_of_block(*first))
+    }
+
+    /// Of programs of ascending pages, the first of each word line but that of `own`.
+    pub(super) fn beginnings<'a>(
+        &'a self,
+        programs: impl Iterator<Item = (u32, u64)> + 'a,
+        own: Ppn,
+    ) -> impl Iterator<Item = (u32, u64)> + 'a {
+        let mut last = self.sizes.first_of_line(own.0);
+        programs.filter(move |(page, _)| {
+            let line = self.sizes.first_of_line(*page);
+            line != self.sizes.first_of_line(own.0) && std::mem::replace(&mut last, line) != line
+        })
+    }
+
     /// A page is programmed. Returns the operations that wait for it already.
     pub(super) fn program(&mut self, page: Ppn, token: u64) -> Vec<u64> {
         let first = self.sizes.first_of_line(page.0);
@@ -216,6 +240,9 @@ impl Lines {
 
     /// Decides all pending operations, each program unit as one. `choose` is called for each that is free to
     /// land, with its first operation.
+    ///
+    /// # Panics
+    /// Operations wait for each other.
     pub(super) fn decide(
         &self,
         pending: &VecDeque<PendingOp>,
@@ -239,6 +266,10 @@ impl Lines {
             broken: BTreeMap::new(),
         };
         decision.run(choose);
+        let undecided = decision.decided.iter().position(|decided| !decided);
+        if let Some(first) = undecided {
+            decision.report_circle(first);
+        }
         decision.landed
     }
 }
@@ -262,7 +293,8 @@ struct Decision<'a> {
 impl Decision<'_> {
     fn run(&mut self, mut choose: impl FnMut(usize) -> Outcome) {
         // In order of issue, as far as all that an operation waits for has been decided. A unit has its turn at its
-        // last page. Each round decides at least one, unless the rest wait for pages that were never issued.
+        // last page. Each round decides at least one, unless the rest wait for each other. Who waits for a page that has
+        // not been issued is decided too: it does not land.
         loop {
             let mut skipped = Vec::new();
             let mut progress = false;
@@ -298,6 +330,40 @@ impl Decision<'_> {
         }
     }
 
+    /// Operations that were not decided wait for each other: this one, or one that it waits for.
+    #[cold]
+    fn report_circle(&self, first: usize) -> ! {
+        let all = 0..self.pending.len();
+        let skipped: Vec<usize> = all.filter(|at| !self.decided[*at]).collect();
+        let waits_for = |at: usize, other: usize| {
+            let op = &self.pending[at];
+            self.comes_before(other, at) || op.named.contains(&self.pending[other].token)
+        };
+        // The members of a unit wait for what any of them waits for.
+        let before = |at: usize| -> usize {
+            let members = &self.units[self.unit_of[at]];
+            let found = members.iter().find_map(|member| {
+                let mut others = skipped
+                    .iter()
+                    .filter(|other| !self.is_same_unit(**other, at));
+                others.find(|other| waits_for(*member, **other)).copied()
+            });
+            found.expect("it waits for another")
+        };
+        // Going back far enough ends in a circle; going round it once more finds its operations.
+        let start = skipped.iter().fold(first, |at, _| before(at));
+        let mut circle = vec![start];
+        let others = std::iter::successors(Some(before(start)), |at| Some(before(*at)));
+        circle.extend(others.take_while(|at| *at != start));
+        let named = circle.iter().map(|at| self.pending[*at].name());
+        let named: Vec<String> = named.collect();
+        panic!(
+            "{} operations wait for each other: {}",
+            skipped.len(),
+            named.join(", which waits for ")
+        );
+    }
+
     fn is_complete(&self, members: &[usize]) -> bool {
         let last = members.last().map(|last| &self.pending[*last].effect);
         match last {
@@ -316,19 +382,22 @@ impl Decision<'_> {
     /// have not.
     fn is_ready(&self, index: usize, skipped: &[usize]) -> bool {
         let op = &self.pending[index];
-        let waits_for = |other: &usize| {
-            let before = &self.pending[*other];
-            before.token < op.token
-                && !self.is_same_unit(*other, index)
-                && (before.token < op.all_below
-                    || (before.is_store() && before.token < op.stores_below)
-                    || (op.block.is_some() && before.block == op.block))
-        };
+        let waits_for = |other: &usize| self.comes_before(*other, index);
         let is_decided = |token: &u64| {
             let found = self.find(*token);
             found.is_none_or(|at| self.decided[at] || self.is_same_unit(at, index))
         };
         !skipped.iter().any(waits_for) && op.named.iter().all(is_decided)
+    }
+
+    /// Returns true if an operation comes after another one of another unit that it does not name.
+    fn comes_before(&self, other: usize, index: usize) -> bool {
+        let (before, op) = (&self.pending[other], &self.pending[index]);
+        before.token < op.token
+            && !self.is_same_unit(other, index)
+            && (before.token < op.all_below
+                || (before.is_store() && before.token < op.stores_below)
+                || (op.block.is_some() && before.block == op.block))
     }
 
     fn find(&self, token: u64) -> Option<usize> {

@@ -141,6 +141,69 @@ fn a_page_does_not_wait_for_later_pages_of_its_word_line() {
     assert_eq!(media.pending(), 0);
 }
 
+/// A page that waits for a later word line would wait for all that comes between, and that may wait for its own line.
+#[test]
+#[should_panic(expected = "page 1 comes into a word line that was begun before page 4")]
+fn a_page_may_not_wait_for_a_word_line_that_was_begun_after_its_own() {
+    let mut media = media(true);
+    program(&mut media, 0, After::NOTHING);
+    program(&mut media, 4, After::NOTHING);
+    program(&mut media, 1, After::page(Ppn(4)));
+}
+
+#[test]
+fn a_page_may_wait_for_a_late_page_of_an_earlier_word_line() {
+    let mut media = media(true);
+    program(&mut media, 4, After::NOTHING);
+    program(&mut media, 0, After::NOTHING);
+    media.store(7, 1, Purpose::Host, After::page(Ppn(0)));
+    program(&mut media, 5, After::FENCE);
+    program(&mut media, 1, After::page(Ppn(5)));
+    for page in [2, 3, 6, 7] {
+        program(&mut media, page, After::NOTHING);
+    }
+    media.settle_all();
+    assert_eq!(media.pending(), 0);
+}
+
+/// A program waits for a store, which waits for a page of a unit whose other page waits for the program. Pages of that
+/// word line have not been issued.
+#[test]
+#[should_panic(expected = "wait for each other")]
+fn operations_that_wait_for_each_other_are_reported_while_a_word_line_is_open() {
+    let mut media = media(false);
+    program(&mut media, 0, After::NOTHING);
+    media.store(7, 1, Purpose::Host, After::page(Ppn(0)));
+    program(&mut media, 4, After::FENCE);
+    program(&mut media, 5, After::NOTHING);
+    program(&mut media, 1, After::page(Ppn(4)));
+    media.settle_all();
+}
+
+#[test]
+fn operations_that_wait_for_no_open_word_line_are_settled() {
+    let mut media = media(true);
+    program(&mut media, 0, After::NOTHING);
+    media.store(7, 1, Purpose::Host, After::page(Ppn(0)));
+    media.store(8, 1, Purpose::Host, After::NOTHING);
+    (4..8).for_each(|page| program(&mut media, page, After::NOTHING));
+    media.settle_all();
+    assert_eq!(
+        media.pending(),
+        2,
+        "page 0, and the store that waits for it"
+    );
+}
+
+#[test]
+#[should_panic(expected = "before the word line")]
+fn a_block_is_not_erased_before_its_word_line_is_full() {
+    let mut media = media(true);
+    program(&mut media, 0, After::NOTHING);
+    let id = media.name_next();
+    let _ = media.erase(media.geometry().slot(Ppn(0)).block, id, After::NOTHING);
+}
+
 /// The place of a page is found without divisions.
 #[test]
 fn places_of_pages_are_those_of_plain_division() {
