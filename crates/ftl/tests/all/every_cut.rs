@@ -24,6 +24,10 @@ const LEN_MAX: u32 = 24;
 /// Largest count of a counter of four bits.
 const SMALL_COUNT: u16 = 15;
 
+/// Pages of the smallest word lines of which not every cut is made, and the number of cuts then.
+const SAMPLED_STRIPE: u32 = 12;
+const SAMPLED_CUTS: usize = 12;
+
 /// Owners of a page that needs the table of counts beyond the counter.
 const MANY_OWNERS: u32 = 24;
 
@@ -192,26 +196,29 @@ fn judge(
 }
 
 /// Cuts after each of the pending operations, and with each one missing; returns the number of
-/// cuts. Where pages share word lines, the operation after the last one that landed is also torn.
+/// cuts. Where pages share word lines, the operation after the last one that landed is also torn. Where word lines
+/// are large, `SAMPLED_CUTS` evenly spaced ones of these are made; which is the first depends on the number of the newest write.
 fn each_cut(ftl: &Ftl, mut judge: impl FnMut(Media) -> Result<(), String>) -> Result<u64, String> {
     let pending = choices(ftl);
-    let prefixes = (0..pending).map(|landed| landed..pending);
-    let but_one = (0..pending.saturating_sub(1)).map(|missing| missing..missing + 1);
-    let mut cuts = 0;
-    for absent in prefixes.chain(but_one) {
-        cuts += 1;
-        judge(cut(ftl, &absent))
-            .map_err(|what| format!("cut without {absent:?} of {pending}: {what}"))?;
-    }
+    let stripe = ftl.media().geometry().stripe();
+    let prefixes = (0..pending).map(|landed| (landed..pending, false));
+    let but_one = (0..pending.saturating_sub(1)).map(|missing| (missing..missing + 1, false));
+    let torn = (0..if stripe > 1 { pending } else { 0 }).map(|landed| (landed..pending, true));
+    let all: Vec<(Range<usize>, bool)> = prefixes.chain(but_one).chain(torn).collect();
 
-    let torn = if ftl.media().geometry().stripe() > 1 {
-        0..pending
-    } else {
-        0..0
+    let step = match stripe {
+        SAMPLED_STRIPE.. => all.len().div_ceil(SAMPLED_CUTS).max(1),
+        _ => 1,
     };
-    for landed in torn {
+    let mut cuts = 0;
+    for (absent, is_torn) in all.iter().skip(ftl.wsn() as usize % step).step_by(step) {
         cuts += 1;
-        judge(tear(ftl, landed)).map_err(|what| format!("cut in {landed} of {pending}: {what}"))?;
+        let left = match is_torn {
+            true => tear(ftl, absent.start),
+            false => cut(ftl, absent),
+        };
+        let how = if *is_torn { "torn, " } else { "" };
+        judge(left).map_err(|what| format!("{how}cut without {absent:?} of {pending}: {what}"))?;
     }
     Ok(cuts)
 }
@@ -459,6 +466,15 @@ fn nothing_is_lost_of_blocks_in_order() {
 const WORD_LINES: [(u32, u32, bool); 4] =
     [(4, 1, true), (2, 2, false), (2, 3, true), (1, 3, false)];
 
+/// The same, with word lines of 12 and of 48 pages of 4 KiB: planes, bytes of a page, bits of a cell, whether they are programmed at
+/// once.
+const LARGE_LINES: [(u32, u32, u32, bool); 4] = [
+    (2, 8192, 3, true),
+    (4, 16384, 3, true),
+    (2, 8192, 3, false),
+    (4, 16384, 3, false),
+];
+
 /// A device without power-loss protection, unless the scheme needs it, with the maximum number of logical pages.
 fn in_lines(scheme: SchemeKind, entry: EntrySize, variant: usize) -> (Geometry, Config) {
     let (planes, bits, one_shot) = WORD_LINES[variant % WORD_LINES.len()];
@@ -468,7 +484,19 @@ fn in_lines(scheme: SchemeKind, entry: EntrySize, variant: usize) -> (Geometry, 
         one_shot,
         ..WordLine::SINGLE
     };
-    let geometry = geometry((2, 30, 4 * word_line.pages()))
+    in_lines_of(word_line, scheme, entry, variant)
+}
+
+fn in_lines_of(
+    word_line: WordLine,
+    scheme: SchemeKind,
+    entry: EntrySize,
+    variant: usize,
+) -> (Geometry, Config) {
+    let is_large = word_line.pages() >= SAMPLED_STRIPE;
+    let shape = if is_large { (1, 16, 4) } else { (2, 30, 4) };
+    let (dies, superblocks, lines) = shape;
+    let geometry = geometry((dies, superblocks, lines * word_line.pages()))
         .with_word_line(word_line)
         .expect("blocks of four word lines");
     let config = Config {
@@ -493,6 +521,27 @@ fn nothing_is_lost_of_word_lines() {
         for variant in 0..variants().min(4) {
             let device = in_lines(scheme, entry, variant);
             cuts += run(&device, variant as u64 + 1, 30).unwrap();
+        }
+    }
+    println!("{cuts} cuts");
+}
+
+/// Word lines of 12 and of 48 pages, and sampled cuts.
+#[test]
+fn nothing_is_lost_of_large_word_lines() {
+    let mut cuts = 0;
+    for (scheme, entry) in durable_schemes().filter(|(scheme, _)| !scheme.keeps_entries_on_flash())
+    {
+        for (variant, (planes, page_bytes, bits, one_shot)) in (0..).zip(LARGE_LINES) {
+            let word_line = WordLine {
+                planes,
+                page_bytes,
+                bits,
+                one_shot,
+                ..WordLine::SINGLE
+            };
+            let device = in_lines_of(word_line, scheme, entry, variant);
+            cuts += run(&device, variant as u64 + 1, 20).unwrap();
         }
     }
     println!("{cuts} cuts");

@@ -67,7 +67,7 @@ pub fn share(target: u32, source: u32) -> Remap {
 
 /// The same with the least NVRAM that the scheme works with, plus `more`.
 pub fn with_log(geometry: &Geometry, config: &Config, more: u64) -> Config {
-    let sizes = (1..200).map(|step| Config {
+    let sizes = (1..2000).map(|step| Config {
         log_bytes: 128 * step,
         ..config.clone()
     });
