@@ -153,10 +153,11 @@ impl Lines {
         programs: impl Iterator<Item = (u32, u64)> + 'a,
         own: Ppn,
     ) -> impl Iterator<Item = (u32, u64)> + 'a {
-        let mut last = self.sizes.first_of_line(own.0);
+        let own = self.sizes.first_of_line(own.0);
+        let mut last = own;
         programs.filter(move |(page, _)| {
             let line = self.sizes.first_of_line(*page);
-            line != self.sizes.first_of_line(own.0) && std::mem::replace(&mut last, line) != line
+            line != own && std::mem::replace(&mut last, line) != line
         })
     }
 
@@ -337,7 +338,7 @@ impl Decision<'_> {
         let skipped: Vec<usize> = all.filter(|at| !self.decided[*at]).collect();
         let waits_for = |at: usize, other: usize| {
             let op = &self.pending[at];
-            self.comes_before(other, at) || op.named.contains(&self.pending[other].token)
+            self.comes_before(other, at, op) || op.named.contains(&self.pending[other].token)
         };
         // The members of a unit wait for what any of them waits for.
         let before = |at: usize| -> usize {
@@ -382,7 +383,7 @@ impl Decision<'_> {
     /// have not.
     fn is_ready(&self, index: usize, skipped: &[usize]) -> bool {
         let op = &self.pending[index];
-        let waits_for = |other: &usize| self.comes_before(*other, index);
+        let waits_for = |other: &usize| self.comes_before(*other, index, op);
         let is_decided = |token: &u64| {
             let found = self.find(*token);
             found.is_none_or(|at| self.decided[at] || self.is_same_unit(at, index))
@@ -391,8 +392,9 @@ impl Decision<'_> {
     }
 
     /// Returns true if an operation comes after another one of another unit that it does not name.
-    fn comes_before(&self, other: usize, index: usize) -> bool {
-        let (before, op) = (&self.pending[other], &self.pending[index]);
+    #[inline(always)]
+    fn comes_before(&self, other: usize, index: usize, op: &PendingOp) -> bool {
+        let before = &self.pending[other];
         before.token < op.token
             && !self.is_same_unit(other, index)
             && (before.token < op.all_below
