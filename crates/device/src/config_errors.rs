@@ -97,9 +97,23 @@ impl Errors {
             let text = "errors.retry_ns is the time of a retry, and errors.retry_rates has none";
             return Some(("errors.retry_ns", text.into()));
         }
+        if self.retry_ns == 0 && !self.retry_rates.is_empty() {
+            let text = format!(
+                "errors.retry_ns = 0, but errors.retry_rates has {} retries, and each of them takes the die some time: about that of a read",
+                self.retry_rates.len()
+            );
+            return Some(("errors.retry_ns", text));
+        }
         if self.soft_ns > 0 && self.soft_rate == 0.0 {
             let text = "errors.soft_ns is the time of soft decoding, of which errors.soft_rate says that there is none";
             return Some(("errors.soft_ns", text.into()));
+        }
+        if self.soft_ns == 0 && self.soft_rate > 0.0 {
+            let text = format!(
+                "errors.soft_ns = 0, but errors.soft_rate = {} has soft decoding, for which the die reads the page several times",
+                self.soft_rate
+            );
+            return Some(("errors.soft_ns", text));
         }
         let last = self.retry_rates.last().copied().unwrap_or(first);
         if self.soft_rate > 0.0 && self.soft_rate <= last {

@@ -13,16 +13,54 @@ use serde_json::{Map, Value};
 use toml::Table;
 use toml::de::{DeTable, DeValue};
 
-impl DeviceConfig {
+/// A device file that has been read.
+#[derive(Clone, Debug)]
+pub struct DeviceFile {
+    /// The device, at the file's scale.
+    pub config: DeviceConfig,
+    /// The file's scale: 1 without the key, and at least that of blocks of one word line.
+    pub scale: f64,
+    /// What the author of the file may have overlooked.
+    pub note: Option<String>,
+}
+
+impl DeviceFile {
     /// Reads a device file and checks it.
     ///
     /// # Errors
     /// The file cannot be parsed, or the device cannot work: one sentence, or a line for each
     /// invalid key.
-    pub fn from_toml(text: &str) -> Result<Self, DeviceConfigError> {
+    pub fn read(text: &str) -> Result<Self, DeviceConfigError> {
         let given: Table = text.parse().map_err(|error| sentence(&error, text))?;
         let given = serde_json::to_value(given).expect("every TOML table has a JSON form");
         Self::from_given(given, &|path| line_of(text, path))
+    }
+}
+
+impl DeviceConfig {
+    /// Reads a device file and checks it.
+    ///
+    /// # Errors
+    /// Those of [`DeviceFile::read`].
+    pub fn from_toml(text: &str) -> Result<Self, DeviceConfigError> {
+        DeviceFile::read(text).map(|file| file.config)
+    }
+
+    /// A note if this device has more flash than `base`, from which it has its logical size.
+    pub fn keeps_size_of(&self, base: &Self) -> Option<String> {
+        let (pages, before) = (self.flash_pages(), base.flash_pages());
+        let lpns = base.logical_pages();
+        if pages <= before || self.logical_pages() != lpns {
+            return None;
+        }
+        let same_share = (u128::from(lpns) * u128::from(pages) / u128::from(before)) as u64;
+        let unit = u64::from(self.geometry.host_pages());
+        Some(format!(
+            "firmware.lpns = {lpns} is that of {}, which has {before} pages of flash; this geometry has {pages}, and all others are spare. \
+             Set firmware.lpns = {} for the same share of spare pages",
+            base.name,
+            same_share / unit * unit
+        ))
     }
 
     /// The same device with some values changed.
@@ -48,7 +86,9 @@ impl DeviceConfig {
         merge(&mut merged, given);
         read(merged)
     }
+}
 
+impl DeviceFile {
     fn from_given(
         mut given: Value,
         line: &dyn Fn(&str) -> Option<usize>,
@@ -73,22 +113,35 @@ impl DeviceConfig {
             Some(Value::String(text)) => (parse_scale(text)?, text.clone()),
             Some(factor) => (factor.as_f64().unwrap_or(1.0), factor.to_string()),
         };
-        let mut merged = match preset.as_ref().and_then(Value::as_str) {
-            Some(name) => Self::preset(name)?.to_value(),
+        let preset = preset.as_ref().and_then(Value::as_str);
+        let base = preset.map(DeviceConfig::preset).transpose()?;
+        let mut merged = match &base {
+            Some(base) => base.to_value(),
             None => Value::Object(Map::new()),
         };
+        let gives_size = given["firmware"].get("lpns").is_some();
         keys::move_renamed(&mut given);
         keys::expand_mode(&mut given);
         merge(&mut merged, given);
+
         // Scaled after merging: values in the file refer to the whole device, like a preset's.
         let whole = read(merged)?;
         let is_possible = whole.check().is_ok();
-        whole.scale(scale).map_err(|error| {
+        let note = base
+            .filter(|_| !gives_size)
+            .and_then(|base| whole.keeps_size_of(&base));
+        let least = whole.scale_least();
+        let config = whole.scale(scale).map_err(|error| {
             if scale < 1.0 && is_possible && !error.0.starts_with("scale ") {
                 DeviceConfigError(format!("{error} (after scaling by {by})"))
             } else {
                 error
             }
+        })?;
+        Ok(Self {
+            config,
+            scale: scale.max(least),
+            note,
         })
     }
 }

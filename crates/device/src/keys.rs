@@ -606,6 +606,15 @@ impl DeviceKey {
         units.iter().map(|(name, _)| *name).collect()
     }
 
+    /// A list of its values as typed on a command line, if it has lists.
+    pub(crate) fn list_example(&self) -> Option<&'static str> {
+        match self.kind {
+            KeyKind::CellTimes => Some("400us/900us/1.6ms"),
+            KeyKind::Rates => Some("0.01/0.012/0.015"),
+            _ => None,
+        }
+    }
+
     /// Parses a value as typed after `=` on a command line.
     pub fn value(&self, text: &str) -> Value {
         // As in TOML, `_` may separate digits.

@@ -71,6 +71,7 @@ pub use command::{PageCommand, PageKind};
 pub use completion::{Completion, CopiedPages, FileCompletion, RemapCompletion};
 pub use config::{DeviceConfig, DeviceConfigError, EnergyConfig};
 pub use device::Device;
+pub use device_file::DeviceFile;
 pub use disk::{
     Disk, DiskFileBlock, DiskRemap, DiskWrite, FileMapError, HoldError, HolderId, LocalDisk,
     LocalDiskError, RemapAllError,

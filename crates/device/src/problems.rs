@@ -187,11 +187,54 @@ impl DeviceConfig {
             ));
         }
         wrong.extend(self.contradictions_of_registers());
+        wrong.extend(self.contradictions_of_suspension());
         if timing.dies_per_chip > 1 && !dies.is_multiple_of(group.max(1)) {
             wrong.push(problem(
                 "timing.dies_per_chip",
                 "timing.dies_per_chip must divide the dies of each channel",
             ));
+        }
+        wrong
+    }
+
+    /// Suspensions that take longer than what they interrupt.
+    fn contradictions_of_suspension(&self) -> Vec<KeyProblem> {
+        let Self { flash, timing, .. } = self;
+        let slowest = flash.program_ns.times().iter().copied().max();
+        let program_ns = timing.suspend_ns;
+        let (erase_path, erase_ns) = match timing.erase_suspend_ns {
+            Some(own) => ("timing.erase_suspend_ns", own),
+            None => ("timing.suspend_ns", program_ns),
+        };
+        let programs = ("flash.program_ns", slowest.unwrap_or(0));
+        let erases = ("flash.erase_ns", flash.erase_ns);
+
+        let mut wrong = Vec::new();
+        for (suspends, path, suspend_ns, (operation, longest), switch) in [
+            (
+                suspends_programs(self),
+                "timing.suspend_ns",
+                program_ns,
+                programs,
+                "timing.suspensions",
+            ),
+            (
+                suspends_erases(self),
+                erase_path,
+                erase_ns,
+                erases,
+                "timing.erase_suspensions",
+            ),
+        ] {
+            if suspends && suspend_ns > longest {
+                wrong.push(problem(
+                    path,
+                    &format!(
+                        "{path} = {suspend_ns} must be at most {operation} = {longest}: a read would wait less for the end of the operation. \
+                         {switch} = 0 turns its suspension off"
+                    ),
+                ));
+            }
         }
         wrong
     }
@@ -230,6 +273,25 @@ impl DeviceConfig {
 }
 
 impl DeviceConfig {
+    /// A note if a page takes longer to read than to program, as on no flash. Grids may ask for it, so it is no error.
+    pub fn reads_slower_than_programs(&self) -> Option<String> {
+        let Flash {
+            read_ns,
+            program_ns,
+            ..
+        } = self.flash;
+        let (reads, programs) = (read_ns.times(), program_ns.times());
+
+        // One time is that of all page types.
+        let of = |times: &[u64], at: usize| times[at.min(times.len() - 1)];
+        let types = 0..reads.len().max(programs.len());
+        let mut pairs = types.map(|at| (of(reads, at), of(programs, at)));
+        let (read, program) = pairs.find(|(read, program)| read > program)?;
+        Some(format!(
+            "flash.read_ns = {read} is above flash.program_ns = {program}: no flash reads a page more slowly than it programs it"
+        ))
+    }
+
     /// Keys whose values have no effect beside those of other keys, and what they need. They are no errors, since a grid may set one
     /// and vary the other.
     pub fn keys_without_effect(&self) -> Vec<(&'static str, &'static str)> {

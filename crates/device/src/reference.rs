@@ -100,16 +100,10 @@ impl DeviceKey {
 
     /// Its value in the first preset, which is the default of a comparison. `None` if another key's value takes its place.
     pub fn default(&self) -> Option<Value> {
-        let config = PRESETS[0].config();
         match self.path {
             "preset" => Some(PRESETS[0].name.into()),
             "scale" => Some(1.into()),
-            // 0 stands for all dies.
-            "geometry.superblock_dies" => Some(0.into()),
-            "geometry.planes" | "geometry.cell_bits" => Some(1.into()),
-            "geometry.page_bytes" | "geometry.indirection_bytes" => Some(4096.into()),
-            "geometry.one_shot" | "firmware.power_loss_protection" => Some(true.into()),
-            path => value_of(&config, path),
+            path => value_of(&PRESETS[0].config(), path),
         }
     }
 }
@@ -159,8 +153,27 @@ fn value_of(config: &DeviceConfig, path: &str) -> Option<Value> {
             whole
                 .pointer(&format!("/{}", path.replace('.', "/")))
                 .cloned()
+                .or_else(|| left_out(path))
         }
     }
+}
+
+/// The value of a key of the geometry or the firmware that is not written if it has this value.
+fn left_out(path: &str) -> Option<Value> {
+    match path {
+        // 0 stands for all dies.
+        "geometry.superblock_dies" => Some(0.into()),
+        "geometry.planes" | "geometry.cell_bits" => Some(1.into()),
+        "geometry.page_bytes" | "geometry.indirection_bytes" => Some(4096.into()),
+        "geometry.one_shot" | "firmware.power_loss_protection" => Some(true.into()),
+        _ => None,
+    }
+}
+
+/// The key whose value a key has that is absent: limits of erases are named after those of programs.
+fn stands_for(path: &str) -> Option<String> {
+    path.starts_with("timing.erase_susp")
+        .then(|| path.replace("erase_", ""))
 }
 
 /// A device file with a comment above each key.
@@ -176,8 +189,15 @@ pub fn commented(config: &DeviceConfig) -> String {
     for key in KEYS.iter() {
         // Either the mode or its three keys, which are redundant.
         let is_part = ["gc_garbage", "gc_at_once", "gc_joins_host"].contains(&key.name());
-        let Some(value) = value_of(config, key.path).filter(|_| !(is_part && has_mode)) else {
-            continue;
+        let own = value_of(config, key.path).filter(|_| !(is_part && has_mode));
+        // One that another key stands for is shown with that key's value, and stays absent.
+        let (value, absent) = match (own, stands_for(key.path)) {
+            (Some(value), _) => (value, ""),
+            (None, Some(other)) => match value_of(config, &other) {
+                Some(value) => (value, "# "),
+                None => continue,
+            },
+            (None, None) => continue,
         };
 
         if key.table() != table {
@@ -190,7 +210,11 @@ pub fn commented(config: &DeviceConfig) -> String {
             text.push_str(&format!("# {line}\n"));
         }
 
-        text.push_str(&format!("{} = {}\n", key.name(), literal(key, &value)));
+        text.push_str(&format!(
+            "{absent}{} = {}\n",
+            key.name(),
+            literal(key, &value)
+        ));
     }
 
     text
@@ -243,8 +267,10 @@ pub fn page() -> String {
         let default = match key.default() {
             Some(Value::String(text)) => format!("`\"{text}\"`"),
             Some(value) => format!("`{value}`"),
-            // Limits of erases are named after those of programs, whose values they take.
-            None => format!("that of `{}`", key.name().replace("erase_", "")),
+            None => {
+                let other = stands_for(key.path).unwrap_or_default();
+                format!("that of `{}`", other.replace("timing.", ""))
+            }
         };
         let flag = match key.flag {
             "" => String::new(),

@@ -48,6 +48,11 @@ impl DeviceConfig {
         Ok(self)
     }
 
+    /// The scale at which a block is one word line: smaller ones give the same device.
+    pub fn scale_least(&self) -> f64 {
+        f64::from(self.geometry.stripe()) / f64::from(self.geometry.pages_per_block())
+    }
+
     fn shrink(&mut self, factor: f64) -> Result<(), DeviceConfigError> {
         let large = self.geometry;
 

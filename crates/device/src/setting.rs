@@ -47,15 +47,23 @@ impl FromStr for Setting {
 
         let value = key.value(value.trim());
 
-        match key.problem(&value) {
+        match (key.problem(&value), key.list_example()) {
+            (Some(problem), Some(example)) => {
+                let units = match key.units().as_slice() {
+                    [] => String::new(),
+                    units => format!("; its units are {}", units.join(", ")),
+                };
+                wrong(format!(
+                    "{}; a list is typed as {example}{units}",
+                    problem.text
+                ))
+            }
             // A number with a unit that is not known is text.
-            Some(problem) if value.is_string() && !key.units().is_empty() => wrong(format!(
-                "{}; its units are {}",
-                problem.text,
-                key.units().join(", ")
-            )),
-            Some(problem) => wrong(problem.text),
-            None => Ok(Self { key, value }),
+            (Some(problem), None) if value.is_string() && !key.units().is_empty() => wrong(
+                format!("{}; its units are {}", problem.text, key.units().join(", ")),
+            ),
+            (Some(problem), None) => wrong(problem.text),
+            (None, _) => Ok(Self { key, value }),
         }
     }
 }

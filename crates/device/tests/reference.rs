@@ -3,7 +3,7 @@
 //! A program of its own: `tools/new-scheme` builds it, and not all tests, for a changed copy of the
 //! tree.
 
-use remap_ssd_device::keys::{GC_MODES, KEYS, KeyKind, find};
+use remap_ssd_device::keys::{DeviceKey, GC_MODES, KEYS, KeyKind, find};
 use remap_ssd_device::nand::CellTimes;
 use remap_ssd_device::{DeviceConfig, PRESETS, Setting, reference};
 use remap_ssd_ftl::{SchemeKind, SchemeValues};
@@ -97,6 +97,21 @@ fn a_file_with_comments_reads_back_as_the_same_device() {
             "{text}"
         );
         assert!(text.lines().all(|line| line.len() <= 100), "{text}");
+
+        // A mode of collection stands for its three keys.
+        let is_shown = |key: &DeviceKey| {
+            let (line, absent) = (format!("{} = ", key.name()), format!("# {} = ", key.name()));
+            let mut lines = text.lines();
+            lines.any(|shown| shown.starts_with(&line) || shown.starts_with(&absent))
+        };
+        let is_hidden = |path: &&str| !OF_THE_FILE.contains(path) && !is_shown(find(path).unwrap());
+        let mut hidden: Vec<&str> = KEYS.iter().map(|key| key.path).collect();
+        hidden.retain(|path| is_hidden(&path));
+        let of_modes = ["gc_garbage", "gc_at_once", "gc_joins_host"];
+        assert!(
+            hidden.is_empty() || hidden == of_modes.map(|name| format!("firmware.{name}")),
+            "{hidden:?}"
+        );
     }
 }
 
@@ -233,6 +248,14 @@ fn single_values_are_set_by_their_names() {
         ("firmware", "KEY=VALUE"),
         ("flash.read_ns=30min", "its units are ns, us, µs, ms, s"),
         ("firmware.log_bytes=4parsec", "its units are KiB, MiB"),
+        (
+            "flash.program_ns=[400_000",
+            "a list is typed as 400us/900us/1.6ms; its units are ns",
+        ),
+        (
+            "errors.retry_rates=[0.1]",
+            "a list is typed as 0.01/0.012/0.015",
+        ),
         ("preset=fast21-32g", "use --preset"),
     ];
     for (text, part) in wrong {

@@ -424,3 +424,27 @@ fn no_picture(scheme: &str, done: &RunResult) -> Error {
         "{scheme} has no picture: the window of the timeline begins after the run, which ends at {end}"
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // A scale in the file and one beside it are both the device's.
+    #[test]
+    fn the_heading_has_the_scale_of_the_devices_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("own.toml");
+        let text = "preset = \"fast21-32g\"\nname = \"own\"\nscale = \"1/64\"\n";
+        std::fs::write(&file, text).unwrap();
+        let heading = |scale| {
+            let spec = ComparisonSpec {
+                config: Some(file.clone()),
+                scale,
+                ..ComparisonSpec::default()
+            };
+            foresee(&spec).unwrap().1
+        };
+        assert_eq!(heading(None), "own at 1/64");
+        assert_eq!(heading(Some(0.5)), "own at 1/128");
+    }
+}

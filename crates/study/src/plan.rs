@@ -6,7 +6,7 @@
 use crate::numbers::fraction;
 use crate::reading::{self, Follow};
 use crate::{ComparisonSpec, Error, settings};
-use remap_ssd_device::{DeviceConfig, DeviceConfigError, PRESETS};
+use remap_ssd_device::{DeviceConfig, DeviceConfigError, DeviceFile, PRESETS, Setting};
 use remap_ssd_ftl::{GcPolicy, Granularity, SchemeKind};
 use remap_ssd_media::ContentMode;
 use remap_ssd_sim::aging::AgingSpec;
@@ -76,12 +76,18 @@ fn planned(spec: &ComparisonSpec, follow: Follow, notes: &mut Vec<String>) -> Re
     let (starts, scale, device_scale) = match &spec.age {
         Some(image) => (images(spec, image)?, None, None),
         None => {
-            let (base, scale) = base(spec, &requests)?;
+            let Base {
+                config: base,
+                scale,
+                file_scale,
+            } = base(spec, &requests, notes)?;
             notes.extend(settings_without_effect(spec, &base));
+            notes.extend(base.reads_slower_than_programs().map(as_note));
             // A preset's own scale may be below it: the heading says which one is used.
             notes.extend(spec.scale.and_then(|scale| raised_scale(scale, &base)));
             let starts = new_devices(spec, &base, &aging, scale, notes);
-            (starts, Some(scale), Some(scale.max(scale_least(&base))))
+            let device_scale = file_scale * scale.max(base.scale_least());
+            (starts, Some(scale), Some(device_scale))
         }
     };
 
@@ -149,8 +155,21 @@ fn run(spec: &ComparisonSpec, requests: &Requests, start: Start) -> RunSpec {
     }
 }
 
-/// The device as described, and its scale in the simulation.
-fn base(spec: &ComparisonSpec, requests: &Requests) -> Result<(DeviceConfig, f64), Error> {
+/// The device as described.
+struct Base {
+    config: DeviceConfig,
+    /// Its scale in the simulation.
+    scale: f64,
+    /// The scale in its file, at which it is already.
+    file_scale: f64,
+}
+
+/// The device as described, and its scales.
+fn base(
+    spec: &ComparisonSpec,
+    requests: &Requests,
+    notes: &mut Vec<String>,
+) -> Result<Base, Error> {
     let recorded = match requests {
         Requests::Trace(trace) => trace.decoded.device(),
         Requests::Workload { .. } | Requests::Recording(_) => None,
@@ -158,8 +177,14 @@ fn base(spec: &ComparisonSpec, requests: &Requests) -> Result<(DeviceConfig, f64
 
     // In this order: a file, a preset by name, the device recorded in the trace, and the default
     // preset.
+    let mut file_scale = 1.0;
     let mut config = match (&spec.config, &spec.preset, recorded) {
-        (Some(path), ..) => read_config(path)?,
+        (Some(path), ..) => {
+            let file = read_config(path)?;
+            file_scale = file.scale;
+            notes.extend(file.note.map(as_note));
+            file.config
+        }
         (None, Some(name), _) => DeviceConfig::preset(name).map_err(Error::usage)?,
         (None, None, Some(device)) => simulated(device),
         (None, None, None) => PRESETS[0].config(),
@@ -177,9 +202,13 @@ fn base(spec: &ComparisonSpec, requests: &Requests) -> Result<(DeviceConfig, f64
         }
     }
 
-    let config = config
-        .with(&settings::parse(&spec.set)?)
-        .map_err(Error::usage)?;
+    let settings = settings::parse(&spec.set)?;
+    let before = config;
+    let config = before.with(&settings).map_err(Error::usage)?;
+    let gives_size = |setting: &Setting| setting.key.path == "firmware.lpns";
+    if !settings.iter().any(gives_size) {
+        notes.extend(config.keeps_size_of(&before).map(as_note));
+    }
 
     // A user's own device is simulated at full size; a preset is only as large as the run needs.
     let is_whole = spec.config.is_some() || (spec.preset.is_none() && recorded.is_some());
@@ -190,7 +219,15 @@ fn base(spec: &ComparisonSpec, requests: &Requests) -> Result<(DeviceConfig, f64
         None => preset_scale(&config, requests),
     };
 
-    Ok((config, scale))
+    Ok(Base {
+        config,
+        scale,
+        file_scale,
+    })
+}
+
+fn as_note(text: String) -> String {
+    format!("note: {text}")
 }
 
 /// Converts a recorded device for simulation: traces have identities of contents, not bytes.
@@ -223,11 +260,11 @@ fn preset_scale(config: &DeviceConfig, requests: &Requests) -> f64 {
     scale
 }
 
-fn read_config(path: &Path) -> Result<DeviceConfig, Error> {
+fn read_config(path: &Path) -> Result<DeviceFile, Error> {
     let about = |error: &dyn std::fmt::Display| Error::about(path.display(), error);
     let text = std::fs::read_to_string(path).map_err(|error| about(&error))?;
     // A mistake in a description, wherever it is written.
-    DeviceConfig::from_toml(&text)
+    DeviceFile::read(&text)
         .map_err(|error| Error::usage(format_args!("{}: {error}", path.display())))
 }
 
@@ -327,7 +364,7 @@ fn settings_without_effect(spec: &ComparisonSpec, config: &DeviceConfig) -> Vec<
 
 /// A note if the given scale is below the least one.
 fn raised_scale(scale: f64, config: &DeviceConfig) -> Option<String> {
-    let least = scale_least(config);
+    let least = config.scale_least();
     (scale < least).then(|| {
         format!(
             "note: scale {} is below the least of this device, at which a block is one word line: {} is used",
@@ -335,11 +372,6 @@ fn raised_scale(scale: f64, config: &DeviceConfig) -> Option<String> {
             fraction(least)
         )
     })
-}
-
-/// The scale at which a block is one word line.
-fn scale_least(config: &DeviceConfig) -> f64 {
-    f64::from(config.geometry.stripe()) / f64::from(config.geometry.pages_per_block())
 }
 
 /// All combinations of the given values, or of the device's own, in the order of the schemes.

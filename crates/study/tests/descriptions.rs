@@ -273,6 +273,36 @@ fn settings_without_effect_are_noted_and_run() {
 }
 
 #[test]
+fn what_a_device_may_not_mean_is_noted() {
+    let notes = |values: &Value| {
+        let comparison = Comparison::new(described(values).unwrap(), unfollowed()).unwrap();
+        comparison.notes().join("\n")
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("large.toml");
+    let text = "preset = \"fast21-32g\"\nscale = \"1/64\"\n[geometry]\nsuperblocks = 1152\n";
+    std::fs::write(&file, text).unwrap();
+
+    let noted = notes(&json!({ "config": file, "scheme": ["none"] }));
+    assert!(
+        noted.starts_with("note: firmware.lpns = 8388608 is that of fast21-32g"),
+        "{noted}"
+    );
+    let larger = json!({ "scheme": ["none"], "geometry.superblocks": 1152 });
+    assert!(notes(&larger).starts_with("note: firmware.lpns = 8388608"));
+    let both =
+        json!({ "scheme": ["none"], "geometry.superblocks": 1152, "firmware.lpns": 8_388_608 });
+    assert_eq!(notes(&both), "");
+
+    let slow = json!({ "scheme": ["none"], "flash.read_ns": 600_000 });
+    let noted = notes(&slow);
+    assert!(
+        noted.starts_with("note: flash.read_ns = 600000 is above"),
+        "{noted}"
+    );
+}
+
+#[test]
 fn a_timeline_is_svg_and_its_window_is_in_the_run() {
     let said = mistake(&json!({ "timeline": "dies.png" }));
     assert!(said.contains("ends in .svg"), "{said}");

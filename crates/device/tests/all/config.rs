@@ -1,6 +1,6 @@
 //! Presets, scales and the errors of device files.
 
-use remap_ssd_device::{DeviceConfig, PRESETS, Setting, parse_scale};
+use remap_ssd_device::{DeviceConfig, DeviceFile, PRESETS, Setting, parse_scale};
 use remap_ssd_ftl::{Config, SchemeKind};
 
 const SCALES: [&str; 4] = ["1", "1/4", "1/16", "1/64"];
@@ -373,6 +373,86 @@ fn erases_are_suspended_like_programs_unless_they_have_limits_of_their_own() {
 }
 
 #[test]
+fn a_suspension_longer_than_what_it_interrupts_is_refused() {
+    let with = |settings: &str| {
+        let common = ["background.lookup_stalls_dies=false", "timing.engine=nand"];
+        let settings = common.into_iter().chain(settings.split(','));
+        let settings: Vec<Setting> = settings.map(|text| text.parse().unwrap()).collect();
+        let config = DeviceConfig::preset("fast21-32g").unwrap().with(&settings);
+        config.unwrap().check().map_err(|error| error.to_string())
+    };
+    // Programs take 500 us and erases 5 ms.
+    let longer = with("timing.suspensions=4,timing.suspend_ns=501us").unwrap_err();
+    let expected = "timing.suspend_ns = 501000 must be at most flash.program_ns = 500000";
+    assert!(longer.starts_with(expected), "{longer}");
+    assert_eq!(with("timing.suspensions=4,timing.suspend_ns=500us"), Ok(()));
+    assert_eq!(
+        with("timing.suspensions=0,timing.suspend_ns=501us"),
+        Ok(()),
+        "it has no effect"
+    );
+
+    let erases = "timing.erase_suspensions=1,timing.erase_suspend_ns=6ms";
+    let longer = with(erases).unwrap_err();
+    let expected = "timing.erase_suspend_ns = 6000000 must be at most flash.erase_ns = 5000000";
+    assert!(longer.starts_with(expected), "{longer}");
+    let inherited = with("timing.erase_suspensions=1,timing.suspend_ns=6ms").unwrap_err();
+    let expected = "timing.suspend_ns = 6000000 must be at most flash.erase_ns";
+    assert!(inherited.starts_with(expected), "{inherited}");
+}
+
+#[test]
+fn a_larger_flash_array_that_keeps_its_presets_logical_size_is_noted() {
+    let note = |text: &str| {
+        let text = format!("preset = \"fast21-32g\"\n[geometry]\n{text}");
+        DeviceFile::read(&text).unwrap().note
+    };
+    let larger = note("superblocks = 1152").unwrap();
+    let expected = "firmware.lpns = 8388608 is that of fast21-32g, which has 9437184 pages of flash; this geometry has 18874368";
+    assert!(larger.starts_with(expected), "{larger}");
+    assert!(larger.contains("firmware.lpns = 16777216 for"), "{larger}");
+    assert_eq!(
+        note("superblocks = 1152\n[firmware]\nlpns = 8_388_608"),
+        None
+    );
+    assert_eq!(note("superblocks = 576"), None);
+}
+
+#[test]
+fn a_file_says_at_which_scale_its_device_is() {
+    let scale = |text: &str| {
+        let text = format!("preset = \"fast21-32g\"\n{text}");
+        DeviceFile::read(&text).unwrap().scale
+    };
+    assert_eq!(scale(""), 1.0);
+    assert_eq!(scale("scale = \"1/16\""), 1.0 / 16.0);
+    // A block of one page.
+    assert_eq!(scale("scale = \"1/100000\""), 1.0 / 1024.0);
+}
+
+#[test]
+fn reads_slower_than_programs_are_noted() {
+    let note = |settings: &str| {
+        let settings: Vec<Setting> = settings
+            .split(',')
+            .map(|text| text.parse().unwrap())
+            .collect();
+        let config = DeviceConfig::preset("fast21-32g").unwrap().with(&settings);
+        config.unwrap().reads_slower_than_programs()
+    };
+    let slower = note("flash.read_ns=501us").unwrap();
+    let expected = "flash.read_ns = 501000 is above flash.program_ns = 500000";
+    assert!(slower.starts_with(expected), "{slower}");
+    assert_eq!(note("flash.read_ns=500us"), None);
+
+    // Page type by page type.
+    let types = "flash.program_ns=100us/900us,flash.read_ns";
+    assert_eq!(note(&format!("{types}=90us/200us")), None);
+    assert!(note(&format!("{types}=110us/200us")).is_some());
+    assert!(note(&format!("{types}=110us")).is_some());
+}
+
+#[test]
 fn error_rates_that_contradict_each_other_are_refused() {
     let file = |engine: &str, errors: &str| {
         DeviceConfig::from_toml(&format!(
@@ -400,8 +480,18 @@ fn error_rates_that_contradict_each_other_are_refused() {
         ),
         (
             "nand",
-            "retry_rates = [0.01]\nsoft_rate = 0.01",
+            "retry_rates = [0.01]\nretry_ns = 70_000\nsoft_rate = 0.01\nsoft_ns = 500_000",
             "must be 0, or above 0.01",
+        ),
+        (
+            "nand",
+            "retry_rates = [0.01, 0.02]",
+            "errors.retry_ns = 0, but errors.retry_rates has 2 retries",
+        ),
+        (
+            "nand",
+            "soft_rate = 0.03",
+            "errors.soft_ns = 0, but errors.soft_rate = 0.03",
         ),
         (
             "nand",
@@ -412,7 +502,7 @@ fn error_rates_that_contradict_each_other_are_refused() {
         let error = file(engine, errors).unwrap_err();
         assert!(error.contains(part), "{error}");
     }
-    let all = "rate = 0.001\nretry_rates = [0.01, 0.02]\nsoft_rate = 0.03";
+    let all = "rate = 0.001\nretry_rates = [0.01, 0.02]\nretry_ns = 70_000\nsoft_rate = 0.03\nsoft_ns = 500_000";
     assert_eq!(file("nand", all), Ok(0.001));
     assert_eq!(file("published", ""), Ok(0.0));
 }
