@@ -181,6 +181,8 @@ pub struct TimingConfig {
     pub buffer_units: u32,
     /// Word lines are programmed in two steps, a coarse one and a fine one.
     pub two_step: bool,
+    /// Pages that a request reads cross the link together, once all are in the controller.
+    pub whole_reads: bool,
     /// Dies of a chip, of which only one works at a time.
     pub dies_per_chip: u32,
     /// A die begins its next read while data that it has read wait for the channel, or cross it.
@@ -229,6 +231,7 @@ impl Default for TimingConfig {
             part_saves_ns: 0,
             buffer_units: 2,
             two_step: false,
+            whole_reads: false,
             dies_per_chip: 1,
             cache_read: false,
             cache_program: false,
@@ -523,6 +526,7 @@ impl DeviceConfig {
             buffer_units: timing.buffer_units,
             protected: self.firmware.power_loss_protection,
             data_first: timing.data_first,
+            whole_reads: timing.whole_reads,
             dies_per_chip: timing.dies_per_chip,
             cache_read: timing.cache_read,
             cache_program: timing.cache_program,

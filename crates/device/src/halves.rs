@@ -181,7 +181,7 @@ impl OpCharger {
 
         // A page that was read is sent; one to be merged stays for the next step.
         match data {
-            DataPath::ToHost => timing.front.send(now, pages, done),
+            DataPath::ToHost => timing.front.send(now, pages.into(), done),
             DataPath::Flush if self.timed => timing.flush(done),
             DataPath::ToMerge | DataPath::ToCopy => {
                 self.merged = done;

@@ -208,6 +208,7 @@ static COMMON: &[DeviceKey] = &[
         program of an earlier unit. Units that are not full need no room."),
     key("timing.two_step", "", KeyKind::Flag, "A word line is programmed in two steps, and `flash.program_ns` has the times of the coarse one and the fine one. The fine step follows the coarse step of the block's next \
         word line; until then the pages stay in the controller's buffer, so allow for them in `buffer_units`."),
+    key("timing.whole_reads", "", KeyKind::Flag, "The pages that a request reads cross the link together, once all of them are in the controller, as in MQSim; otherwise each page crosses it as it comes."),
     key("timing.dies_per_chip", "dies", KeyKind::Integer(1, 64), "Dies of a chip, of which only one works at a time: 1 if all dies are independent."),
     key("timing.cache_read", "", KeyKind::Flag, "Cache read: a die begins its next read while data that it has read wait for the channel, or cross it; otherwise it holds the data until then."),
     key("timing.cache_program", "", KeyKind::Flag, "Cache program: a die takes the data of its next program while it programs."),

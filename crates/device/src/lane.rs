@@ -88,7 +88,7 @@ impl FrontEnd {
 
     /// End of sending pages of 4 KiB to the host that are ready at `ready`.
     #[inline]
-    pub(crate) fn send(&mut self, now: u64, pages: u16, ready: u64) -> u64 {
+    pub(crate) fn send(&mut self, now: u64, pages: u32, ready: u64) -> u64 {
         self.link_out
             .pass(now, u64::from(pages) * self.page_ns, ready)
     }

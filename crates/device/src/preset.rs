@@ -114,7 +114,7 @@ pub const PRESETS: &[Preset] = &[
         name: "mqsim-512g",
         about: "MQSim's default: 512 GiB of MLC flash on 8 channels of 4 chips of 2 dies of 2 planes (its ssdconfig.xml of 2022-10-05)",
         assumed: &[
-            "dies of a chip take turns, data goes before commands, cycles of the channel as in its code; both bits take the same time, as in its file",
+            "dies of a chip take turns, data goes before commands, a request's data cross the link together, cycles of the channel as in its code; both bits take the same time, as in its file",
             "link: 4 lanes at 1 GB/s; 12.7 % of spare flash, since its 7 % leaves garbage collection no room here; its mapping cache is left out, and of its write cache there are two units a chip",
             "garbage collection at 5 % free superblocks, the best of ten random ones; blocks of all dies are one superblock",
             drives::OWN,

@@ -49,7 +49,7 @@ impl Nand {
             timers: Timers::default(),
             nvram_ns: [0; LANES],
             link_pages: [0; 2],
-            requests: Requests::default(),
+            requests: Requests::new(spec.whole_reads),
             programs: PendingPrograms::new(geometry),
             units: Units::new(geometry, chips as u32, &spec),
             erases: Erases::new(geometry),

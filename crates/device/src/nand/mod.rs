@@ -488,6 +488,13 @@ impl Nand {
 
     fn end_part(&mut self, part: u32) {
         let request = self.requests.part_of(part).request;
+        if let Some(pages) = self.requests.take_held(request) {
+            let end = self.front.send(self.now, pages, self.now);
+            if end > self.now {
+                self.timers.set(end, Timer::Part(part));
+                return;
+            }
+        }
         self.array.watch.part_ended(part, request, self.now);
         self.requests.end_part(part, self.now);
     }
@@ -534,7 +541,11 @@ impl Nand {
         let end = match data {
             DataPath::ToHost => {
                 self.link_pages[1] += u64::from(pages);
-                self.front.send(now, pages, now)
+                if self.requests.hold(part) {
+                    now
+                } else {
+                    self.front.send(now, pages.into(), now)
+                }
             }
             DataPath::Flush => now + self.latencies.flush_ns,
             DataPath::ToMerge | DataPath::ToCopy => {

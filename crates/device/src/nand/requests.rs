@@ -4,6 +4,8 @@
 //! the controller and its operations have ended; what was read must then cross the link. The request ends
 //! with its last part, once the caller has closed it.
 //!
+//! Pages cross the link one by one, as parts end, or all together with the last part (`timing.whole_reads`).
+//!
 //! Invariants: a request ends once; requests end in the order of their times. Absent: operations.
 
 use super::graph::NONE;
@@ -40,13 +42,28 @@ pub(super) struct Requests {
     waits: Vec<u32>,
     pub ended: VecDeque<RequestEnd>,
     outstanding: usize,
+    /// Pages of each request that wait for its last part, if they cross the link together.
+    held: Option<Vec<u32>>,
 }
 
 impl Requests {
+    /// No requests. `whole_reads`: the pages of a request cross the link together.
+    pub(super) fn new(whole_reads: bool) -> Self {
+        Self {
+            held: whole_reads.then(Vec::new),
+            ..Self::default()
+        }
+    }
+
     pub(super) fn open(&mut self, request: u32) {
         let at = request as usize;
         if self.waits.len() <= at {
             self.waits.resize(at + 1, 0);
+        }
+        if let Some(held) = &mut self.held
+            && held.len() <= at
+        {
+            held.resize(at + 1, 0);
         }
         assert!(self.waits[at] == 0, "a number is used again after its end");
         self.waits[at] = 1;
@@ -86,9 +103,31 @@ impl Requests {
         self.parts[part as usize].merge = gate;
     }
 
+    /// The part's pages wait until all data of the request are in the controller. Returns false if they do not wait.
+    #[inline]
+    pub(super) fn hold(&mut self, part: u32) -> bool {
+        let Part { request, pages, .. } = self.parts[part as usize];
+        match &mut self.held {
+            Some(held) if request != NONE => {
+                held[request as usize] += u32::from(pages);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The pages of a request that have waited, if one thing alone has not ended: what then ends, ends when they have crossed.
+    #[inline]
+    pub(super) fn take_held(&mut self, request: u32) -> Option<u32> {
+        let held = self.held.as_mut()?.get_mut(request as usize)?;
+        let is_last = *held > 0 && self.waits[request as usize] == 1;
+        is_last.then(|| std::mem::take(held))
+    }
+
     /// Forgets requests that were never closed. Everything that was submitted has ended.
     pub(super) fn clear(&mut self) {
         self.waits.fill(0);
+        self.held.iter_mut().for_each(|held| held.fill(0));
         self.ended.clear();
         self.outstanding = 0;
     }

@@ -168,6 +168,8 @@ pub(crate) struct NandSpec {
     pub protected: bool,
     /// A free channel first moves data that was read, and then takes new commands.
     pub data_first: bool,
+    /// Pages that a request reads cross the link together, when all are in the controller.
+    pub whole_reads: bool,
     /// Dies of a chip, of which only one works at a time.
     pub dies_per_chip: u32,
     /// A die begins its next read while data that it has read wait for the channel, or cross it.

@@ -41,7 +41,21 @@ impl Nand {
 
     /// The request has no further step.
     pub fn close(&mut self, request: u32) {
+        if let Some(pages) = self.requests.take_held(request) {
+            self.send_held(request, pages);
+        }
         self.requests.close(request, self.now);
+    }
+
+    /// The data of a request were in the controller before it was closed: they cross the link as a part of their own.
+    #[cold]
+    fn send_held(&mut self, request: u32, pages: u32) {
+        let step = Step::of_pages(DataPath::ToHost, 0, false);
+        let part = self.requests.part(request, step);
+        self.requests.waited(part);
+        self.array.watch.part(part, self.now);
+        let end = self.front.send(self.now, pages, self.now);
+        self.timers.set(end, Timer::Part(part));
     }
 
     /// Takes a step of a request that was submitted at `now`. Everything that happens until then has happened

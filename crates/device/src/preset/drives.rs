@@ -99,6 +99,7 @@ pub(super) fn mqsim() -> DeviceConfig {
     let mut config = drive(geometry(8, 64, 2048, 1024), &cells, 12_288, 0.127);
     config.timing.dies_per_chip = 2;
     config.timing.data_first = true;
+    config.timing.whole_reads = true;
     (config.timing.read_command_ns, config.timing.read_plane_ns) = (290, 650);
     (
         config.timing.program_command_ns,

@@ -50,6 +50,7 @@ pub(super) fn spec(read_ns: u64, program_ns: u64, page_bytes: u64) -> NandSpec {
         buffer_units: 2,
         protected: true,
         data_first: true,
+        whole_reads: false,
         dies_per_chip: 1,
         cache_read: false,
         cache_program: false,

@@ -11,10 +11,14 @@ use remap_ssd_media::{After, Geometry, OpKind, Purpose, WordLine};
 const PAGE: u64 = 4096;
 /// The link at 1 GB/s on four lanes.
 const LINK: u64 = 1248;
-
 /// Latencies of reads one after the other of `count` pages each, from each unit in turn.
 fn reads_in_turn(word_line: WordLine, spec: NandSpec, count: u32) -> Vec<u64> {
     let stride = word_line.planes * word_line.parts();
+    // As in MQSim.
+    let spec = NandSpec {
+        whole_reads: true,
+        ..spec
+    };
     let mut nand = nand(1, word_line, spec, link(PAGE));
     let mut now = 0;
     let mut latencies = Vec::new();
@@ -28,8 +32,7 @@ fn reads_in_turn(word_line: WordLine, spec: NandSpec, count: u32) -> Vec<u64> {
             0,
         );
         let end = nand.next_end().unwrap().at + AFTER;
-        // Each page of 4 KiB crosses the link as soon as it is there; in MQSim the request as a whole does.
-        latencies.push(end - now + u64::from(count - 1) * LINK);
+        latencies.push(end - now);
         now = end;
     }
     latencies
@@ -55,6 +58,60 @@ fn parts_of_a_page_are_read_at_once() {
         let reads = reads_in_turn(in_turn, mlc, count);
         assert_eq!(reads, [low, high, low, high], "{count} pages");
     }
+}
+
+// The link is faster than the channel, so that only the last page's crossing is not hidden.
+#[test]
+fn pages_cross_the_link_as_they_come_or_together() {
+    let ends = |whole_reads, of_request: &[u32]| {
+        let spec = NandSpec {
+            whole_reads,
+            ..unprotected(40_000, 400_000)
+        };
+        let mut nand = nand(1, LARGE, spec, link(PAGE));
+        for (request, count) in of_request.iter().enumerate() {
+            let first = 4 * request as u32;
+            submit(
+                &mut nand,
+                request as u32,
+                0,
+                OpKind::Read,
+                first..first + count,
+                0,
+            );
+        }
+        let ends = of_request.iter().map(|_| nand.next_end().unwrap());
+        let ends = ends.map(|end| (end.request, end.at)).collect::<Vec<_>>();
+        assert_eq!(
+            nand.utilisation().link_ns[1],
+            u64::from(of_request.iter().sum::<u32>()) * LINK
+        );
+        ends
+    };
+    let data = |count: u64| 290 + 40_020 + count * 12_288;
+    assert_eq!(ends(false, &[4]), [(0, data(4) + LINK)]);
+    assert_eq!(ends(true, &[4]), [(0, data(4) + 4 * LINK)]);
+    // Requests do not wait for each other.
+    let second = data(3) + data(1) + LINK;
+    assert_eq!(ends(true, &[3, 1]), [(0, data(3) + 3 * LINK), (1, second)]);
+}
+
+// No page has been programmed yet: all come from the controller's buffer, before the request is closed.
+#[test]
+fn pages_of_the_buffer_cross_the_link_together() {
+    let spec = NandSpec {
+        whole_reads: true,
+        protected: true,
+        ..unprotected(40_000, 400_000)
+    };
+    let mut nand = nand(1, LARGE, spec, link(PAGE));
+    submit(&mut nand, 0, 0, OpKind::Program, 0..3, 0);
+    let written = nand.next_end().unwrap().at;
+    submit(&mut nand, 1, written, OpKind::Read, 0..3, 0);
+    let end = nand.next_end().unwrap();
+    assert_eq!((end.request, end.at), (1, written + 3 * LINK));
+    assert_eq!(nand.causes(1).total(), 3 * LINK);
+    assert_eq!(nand.outstanding(), 0);
 }
 
 #[test]

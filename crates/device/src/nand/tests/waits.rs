@@ -83,6 +83,7 @@ fn spec(noise: &mut Noise, word_line: WordLine) -> NandSpec {
             most: [0; 2].map(|_| noise.below(4)),
         },
         patience_ns: [0; 3].map(|_| 100 * u64::from(noise.below(100))),
+        whole_reads: false,
     }
 }
 
