@@ -263,6 +263,7 @@ static COMMON: &[DeviceKey] = &[
     key("firmware.watermark", "", SHARE, "Remaps are demoted to copies while more than this share of the metadata's room is valid."),
     key("firmware.gc_policy", "", KeyKind::Choice(|| GcPolicy::ALL.map(GcPolicy::name).to_vec()), "Which superblock garbage collection collects, and where \
         it moves the pages.").flag("--gc"),
+    key("firmware.gc_choices", "", KeyKind::Integer(1, 1000), "Superblocks that the policy `d-choices` draws at random, of which it collects the one with the most garbage."),
     key("firmware.gc_mode", "", KeyKind::Choice(|| GC_MODES.iter().map(|mode| mode.name).collect()), "How garbage collection works; it stands for \
         `gc_at_once`, `gc_joins_host` and `gc_garbage`, which are read after it."),
     key("firmware.gc_free", "", below(0.9), "Garbage collection starts when at most this share of the superblocks is free."),

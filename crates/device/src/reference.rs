@@ -129,6 +129,7 @@ fn value_of(config: &DeviceConfig, path: &str) -> Option<Value> {
         "firmware.mapping" => Some(firmware.mapping.name().into()),
         "firmware.block_pages" => Some(firmware.block_pages.into()),
         "firmware.extension" => Some(firmware.extension.into()),
+        "firmware.gc_choices" => Some(firmware.gc_choices.into()),
         "firmware.die_by_lpn" => Some(firmware.die_by_lpn.into()),
         "firmware.refresh_reads" => Some(firmware.refresh_reads.into()),
         "firmware.mapping_cache_bytes" => Some(firmware.mapping_cache_bytes.into()),

@@ -14,7 +14,7 @@ use std::path::Path;
 const OF_THE_FILE: [&str; 3] = ["preset", "scale", "firmware.gc_mode"];
 
 /// Fields omitted when they have their defaults.
-const SILENT: [&str; 23] = [
+const SILENT: [&str; 24] = [
     "timing.erase_suspend_ns",
     "timing.erase_suspensions",
     "firmware.power_loss_protection",
@@ -27,6 +27,7 @@ const SILENT: [&str; 23] = [
     "firmware.mapping",
     "firmware.block_pages",
     "firmware.extension",
+    "firmware.gc_choices",
     "firmware.die_by_lpn",
     "firmware.refresh_reads",
     "firmware.refresh_writes",

@@ -11,6 +11,10 @@
 //! where rho is the share of physical pages that is valid (Van Houdt, "A mean field model for a class
 //! of garbage collection algorithms in flash-based solid state drives", SIGMETRICS 2013).
 //!
+//! The form above also draws blocks without garbage, whose collection gains nothing. Where they are never drawn, a block
+//! leaves S(b) at its first overwrite alone, so that c * b * S(b) = 1, and the balance holds for the others, with
+//! (S(k) - S(b)) / (1 - S(b)) in the power. It matters with few draws and little spare space.
+//!
 //! Invariant: pages kept free for collection are no spare space, so the caller subtracts them.
 //! Data of two temperatures: `hot_cold`.
 
@@ -35,12 +39,29 @@ const STEPS: u32 = 45;
 /// assert!((write_amplification(64, 1.0 / 1.2, 1.0) - 6.0).abs() < 0.001);
 /// ```
 pub fn write_amplification(block_pages: u32, valid: f64, draws: f64) -> f64 {
+    solved(block_pages, valid, |rate| {
+        valid_pages(block_pages, rate, draws)
+    })
+}
+
+/// The same if blocks without garbage are never drawn.
+///
+/// # Panics
+/// `valid` is not between 0 and 1.
+pub fn write_amplification_skipping_full(block_pages: u32, valid: f64, draws: f64) -> f64 {
+    solved(block_pages, valid, |rate| {
+        valid_pages_skipping_full(block_pages, rate, draws)
+    })
+}
+
+/// Write amplification at the rate of overwriting at which blocks have this share of valid pages.
+fn solved(block_pages: u32, valid: f64, valid_pages: impl Fn(f64) -> f64) -> f64 {
     assert!(valid > 0.0 && valid < 1.0, "{valid} of the pages are valid");
     let wanted = f64::from(block_pages) * valid;
     // The faster blocks are collected, the fewer pages of them are valid. Their rate spans orders of
     // magnitude, so the interval is halved in its logarithm.
     let rate = 10f64.powf(root(-4.0, 4.0, |exponent| {
-        wanted - valid_pages(block_pages, 10f64.powf(exponent), draws)
+        wanted - valid_pages(10f64.powf(exponent))
     }));
     1.0 / (rate * valid)
 }
@@ -52,6 +73,19 @@ fn valid_pages(block_pages: u32, rate: f64, draws: f64) -> f64 {
         let flow = rate * f64::from(pages);
         above = share(flow, above, draws);
         sum += above;
+    }
+    sum
+}
+
+/// The same if blocks without garbage are never drawn.
+fn valid_pages_skipping_full(block_pages: u32, rate: f64, draws: f64) -> f64 {
+    let full = (1.0 / (rate * f64::from(block_pages))).min(1.0);
+    // The share of the other blocks that has at least so many valid pages.
+    let (mut above, mut sum) = (0.0, full);
+    for pages in (1..block_pages).rev() {
+        let flow = rate * f64::from(pages) * (1.0 - full);
+        above = share(flow, above, draws);
+        sum += full + (1.0 - full) * above;
     }
     sum
 }
@@ -107,6 +141,25 @@ mod tests {
             assert!(
                 off < 1e-3,
                 "{spare} {pages} {draws}: {predicted} for {published}"
+            );
+        }
+    }
+
+    // With much garbage or many draws no block without garbage would be collected anyway.
+    #[test]
+    fn blocks_without_garbage_matter_with_few_draws_and_little_spare_space() {
+        for (spare, draws, least, most) in [
+            (0.05, 2.0, 0.10, 0.15),
+            (0.05, 10.0, 0.005, 0.02),
+            (0.50, 2.0, 0.0, 0.02),
+            (0.05, GREEDY, 0.0, 1e-4),
+        ] {
+            let valid = 1.0 / (1.0 + spare);
+            let all = write_amplification(64, valid, draws);
+            let less = 1.0 - write_amplification_skipping_full(64, valid, draws) / all;
+            assert!(
+                (least - 1e-9..most).contains(&less),
+                "{spare} {draws}: {less}"
             );
         }
     }

@@ -227,7 +227,6 @@ impl Erases {
 }
 
 /// A clearing, or the erases of one name.
-#[derive(Clone, Default)]
 struct Clear {
     pending: u32,
     waiting: Vec<u32>,
@@ -238,6 +237,8 @@ struct Clear {
 pub(super) struct Clears {
     pending: VecDeque<Clear>,
     first: u64,
+    /// Emptied lists of waiting nodes, with their room.
+    spare: Vec<Vec<u32>>,
 }
 
 impl Clears {
@@ -247,7 +248,10 @@ impl Clears {
         }
         // One without a record has ended.
         while self.first + self.pending.len() as u64 <= name {
-            self.pending.push_back(Clear::default());
+            self.pending.push_back(Clear {
+                pending: 0,
+                waiting: self.spare.pop().unwrap_or_default(),
+            });
         }
         let index = name
             .checked_sub(self.first)
@@ -276,7 +280,8 @@ impl Clears {
             graph.waited(node);
         }
         while self.pending.front().is_some_and(|front| front.pending == 0) {
-            self.pending.pop_front();
+            let ended = self.pending.pop_front();
+            self.spare.extend(ended.map(|clear| clear.waiting));
             self.first += 1;
         }
     }

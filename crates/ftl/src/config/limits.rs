@@ -66,6 +66,10 @@ impl Config {
             return fail(format!("lpns = {} must be 1 to 2147483647", self.lpns));
         }
 
+        if self.gc_choices == 0 {
+            return fail("gc_choices = 0 must be at least 1".into());
+        }
+
         for key in self.scheme.facts().keys {
             let value = self.own(key);
             if !(key.least..=key.most).contains(&value) {

@@ -73,6 +73,9 @@ pub struct Config {
     pub watermark: f64,
     /// Victim selection and placement of garbage collection.
     pub gc_policy: GcPolicy,
+    /// Superblocks that d-choices draws.
+    #[serde(skip_serializing_if = "is_choices_default")]
+    pub gc_choices: u32,
     /// Garbage collection starts when at most this fraction of the superblocks is free.
     pub gc_free: f64,
     /// Ahead of need, only superblocks with at least this fraction of garbage pages are collected.
@@ -244,6 +247,7 @@ impl Default for Config {
             count_max: 15,
             watermark: 0.95,
             gc_policy: GcPolicy::Greedy,
+            gc_choices: CHOICES,
             gc_free: 0.10,
             gc_garbage: 0.0,
             gc_at_once: false,
@@ -285,6 +289,9 @@ const BLOCK_PAGES: u32 = 64;
 /// Default of `extension`.
 const EXTENSION: f64 = 1.0 / 32.0;
 
+/// Default of `gc_choices`.
+const CHOICES: u32 = 10;
+
 /// Default of `slc_fold_free`.
 const SLC_FOLD_FREE: f64 = 0.125;
 
@@ -308,6 +315,10 @@ fn is_block_pages_default(pages: &u32) -> bool {
 
 fn is_extension_default(share: &f64) -> bool {
     *share == EXTENSION
+}
+
+fn is_choices_default(choices: &u32) -> bool {
+    *choices == CHOICES
 }
 
 fn is_fold_free_default(share: &f64) -> bool {

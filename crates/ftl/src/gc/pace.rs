@@ -192,10 +192,11 @@ impl Ftl {
             GcPolicy::victim_in_need(self.candidates(0.0, &least), &least)
         } else {
             // Only superblocks worth collecting before space is needed.
-            let share = self.core.config.gc_garbage;
-            let policy = self.core.config.gc_policy;
+            let config = &self.core.config;
+            let share = config.gc_garbage;
+            let (policy, choices) = (config.gc_policy, config.gc_choices);
             let now = self.core.clock.now();
-            policy.victim(self.candidates(share, &least), &least, now)
+            policy.victim(self.candidates(share, &least), &least, choices, now)
         }
     }
 

@@ -4,23 +4,23 @@
 //! SIGMETRICS 2013).
 
 use super::VictimCandidate;
-/// Superblocks drawn.
-const CHOICES: usize = 10;
 
-/// The superblock with the most unreferenced pages of ten, any of several: the oldest would be the coldest, and
+/// The superblock with the most unreferenced pages of `choices` ones, any of several: the oldest would be the coldest, and
 /// theory does not prefer it. The draw depends on `now` alone, so that a run repeats.
 pub(super) fn victim(
     candidates: impl Iterator<Item = VictimCandidate>,
+    choices: u32,
     now: u64,
 ) -> Option<VictimCandidate> {
+    let choices = choices as usize;
     // Those with the smallest of random numbers are a sample without repetition.
-    let mut drawn: Vec<(u64, VictimCandidate)> = Vec::with_capacity(CHOICES + 1);
+    let mut drawn: Vec<(u64, VictimCandidate)> = Vec::with_capacity(choices + 1);
     for candidate in candidates.filter(|candidate| candidate.garbage() > 0) {
         let number = mixed(now ^ mixed(u64::from(candidate.sb.0)));
         let place = drawn.partition_point(|(other, _)| *other < number);
-        if place < CHOICES {
+        if place < choices {
             drawn.insert(place, (number, candidate));
-            drawn.truncate(CHOICES);
+            drawn.truncate(choices);
         }
     }
 

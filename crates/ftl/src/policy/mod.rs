@@ -48,7 +48,7 @@ pub enum GcPolicy {
     /// CAGC: pages are separated by their number of references.
     #[serde(rename = "cagc")]
     Cagc,
-    /// The superblock with the most garbage of ten drawn at random.
+    /// The superblock with the most garbage of some drawn at random (`gc_choices`).
     #[serde(rename = "d-choices")]
     DChoices,
 }
@@ -109,17 +109,18 @@ impl GcPolicy {
         }
     }
 
-    /// The superblock to collect ahead of need, at virtual time `now`. Raises `least` to the
+    /// The superblock to collect ahead of need, at virtual time `now`; d-choices draws `choices` of them. Raises `least` to the
     /// garbage that a candidate must have, if known: candidates with less can be skipped.
     pub fn victim(
         self,
         candidates: impl Iterator<Item = VictimCandidate>,
         least: &Cell<u32>,
+        choices: u32,
         now: u64,
     ) -> Option<VictimCandidate> {
         match self {
             Self::CostBenefit => cost_benefit::victim(candidates, now),
-            Self::DChoices => d_choices::victim(candidates, now),
+            Self::DChoices => d_choices::victim(candidates, choices, now),
             Self::Greedy | Self::Coldmap | Self::Cagc => greedy::victim(candidates, least),
         }
     }

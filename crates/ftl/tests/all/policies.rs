@@ -20,8 +20,17 @@ fn candidate(sb: u32, live: u32, opened: u64) -> VictimCandidate {
 }
 
 fn chosen(policy: GcPolicy, candidates: &[VictimCandidate], now: u64) -> Option<u32> {
+    chosen_of(10, policy, candidates, now)
+}
+
+fn chosen_of(
+    choices: u32,
+    policy: GcPolicy,
+    candidates: &[VictimCandidate],
+    now: u64,
+) -> Option<u32> {
     policy
-        .victim(candidates.iter().copied(), &Cell::new(0), now)
+        .victim(candidates.iter().copied(), &Cell::new(0), choices, now)
         .map(|victim| victim.sb.0)
 }
 
@@ -42,6 +51,16 @@ fn d_choices_takes_the_best_of_ten_drawn_at_random() {
 
     let again = chosen(GcPolicy::DChoices, &candidates, 17);
     assert_eq!(again, Some(draws[17]), "a run repeats");
+
+    // The better one of two is at rank 67 in the mean; one alone, at 50.5; the best of all is the greedy choice.
+    let mean = |choices| {
+        let draws = (0..4000).map(|now| chosen_of(choices, GcPolicy::DChoices, &candidates, now));
+        draws.map(|sb| f64::from(sb.unwrap())).sum::<f64>() / 4000.0
+    };
+    for (choices, rank) in [(1, 50.5), (2, 67.3), (1000, 100.0)] {
+        let mean = mean(choices);
+        assert!((mean - rank).abs() < 1.5, "{choices}: {mean}");
+    }
 }
 
 #[test]

@@ -44,6 +44,47 @@ fn random_reads_agree_in_both_orders_of_a_channel() {
     }
 }
 
+// Reads of all dies in turn: with enough of them in flight the scarcest resource decides, and no run is faster than it.
+#[test]
+fn reads_reach_the_bound_of_dies_of_channels_or_of_the_link() {
+    let (transfer, link_page) = (4 * KIB / 2 * 6, link(4 * KIB).link_page_ns);
+    let bounds = |channels: u32| {
+        let [dies, channels] = [64, channels].map(f64::from);
+        [
+            dies * 1e9 / (290 + 60_020 + transfer) as f64,
+            channels * 1e9 / (290 + transfer) as f64,
+            1e9 / link_page as f64,
+        ]
+    };
+    let [dies, few, link_rate] = bounds(8);
+    assert!((dies - 882e3).abs() < 1e3 && (few - 636e3).abs() < 1e3);
+
+    for (channels, latencies, bound) in [
+        (64, Latencies::default(), dies),
+        (8, Latencies::default(), few),
+        (8, link(4 * KIB), few),
+        (64, link(4 * KIB), link_rate),
+    ] {
+        for (depth, least) in [(64, 0.5), (1024, 0.995)] {
+            let spec = NandSpec {
+                data_first: false,
+                ..spec(60_000, 600_000, 4 * KIB)
+            };
+            let mut host = Host::new(channels, 64, spec, latencies);
+            let mut die = 0;
+            host.closed(depth, 200_000, &mut |_| {
+                die = (die + 1) % 64;
+                (die, true)
+            });
+            let share = host.per_s() / bound;
+            assert!(
+                (least..=1.0).contains(&share),
+                "{channels} channels, depth {depth}: {share} of the bound"
+            );
+        }
+    }
+}
+
 /// Reads and writes 70 to 30 on 2 channels of 4 dies, 16 in flight, on the die of a random page. Programs are the
 /// bound, so the share of reads is that of the run to which it is compared: 17,801 of 25,564 requests a second.
 fn mixed(suspension: Suspension, count: usize) -> Host {
