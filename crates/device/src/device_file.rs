@@ -82,6 +82,8 @@ impl DeviceConfig {
         // any name.
         keys::move_renamed(&mut given);
         keys::expand_mode(&mut given);
+        keys::expand_channel(&mut given, self.geometry.word_line().page_bytes.into())
+            .map_err(|problem| DeviceConfigError(problem.text))?;
         let mut merged = self.to_value();
         merge(&mut merged, given);
         read(merged)
@@ -100,6 +102,14 @@ impl DeviceFile {
         // These two belong to the file, not to the device.
         let (preset, scale) = (take("preset"), take("scale"));
 
+        // An unknown preset has been reported.
+        let base = preset.as_ref().and_then(Value::as_str);
+        let base = base.and_then(|name| DeviceConfig::preset(name).ok());
+        let page_bytes = base
+            .as_ref()
+            .map_or(4096, |base| base.geometry.word_line().page_bytes);
+        wrong.extend(keys::expand_channel(&mut given, page_bytes.into()).err());
+
         // With a preset, missing keys have the preset's values.
         if preset.is_none() {
             wrong.extend(missing(&given, &wrong));
@@ -113,8 +123,6 @@ impl DeviceFile {
             Some(Value::String(text)) => (parse_scale(text)?, text.clone()),
             Some(factor) => (factor.as_f64().unwrap_or(1.0), factor.to_string()),
         };
-        let preset = preset.as_ref().and_then(Value::as_str);
-        let base = preset.map(DeviceConfig::preset).transpose()?;
         let mut merged = match &base {
             Some(base) => base.to_value(),
             None => Value::Object(Map::new()),
@@ -147,7 +155,7 @@ impl DeviceFile {
 }
 
 /// Keys that a file without a preset may omit, besides those of `[firmware]`, `[controller]`, `[timing]`, `[energy]` and `[errors]`.
-const OPTIONAL: [&str; 13] = [
+const OPTIONAL: [&str; 16] = [
     "preset",
     "scale",
     "geometry.superblock_dies",
@@ -157,6 +165,9 @@ const OPTIONAL: [&str; 13] = [
     "geometry.one_shot",
     "geometry.indirection_bytes",
     "host_ns",
+    "flash.channel_mts",
+    "flash.channel_bytes",
+    "flash.spare_bytes",
     "flash.flush_ns",
     "flash.slc_read_ns",
     "flash.slc_program_ns",

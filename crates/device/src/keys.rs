@@ -7,7 +7,7 @@
 //! A scheme's own keys are declared in its folder (`SchemeFacts::keys`) and added from there.
 //!
 //! Invariant: each field of a `DeviceConfig` has a row here, and each row except those of the file
-//! itself (`preset`, `scale`, `firmware.gc_mode`) is such a field; a test compares them. Absent:
+//! itself (`preset`, `scale`, `firmware.gc_mode`, the rate of the channel) is such a field; a test compares them. Absent:
 //! constraints on several keys (`DeviceConfig::check`, the firmware's `Config::check`).
 
 use crate::config::{Errors, TimingEngine};
@@ -165,6 +165,9 @@ static COMMON: &[DeviceKey] = &[
     key("flash.program_ns", "ns", KeyKind::CellTimes, "Programming a page inside its die; a list of times as for `read_ns`."),
     key("flash.erase_ns", "ns", TIME_ABOVE_0, "Erasing a block."),
     key("flash.transfer_ns", "ns", TIME, "Moving a page over its channel; 0 if channels are not modelled. 4 KiB at 800 MT/s take 5,120."),
+    key("flash.channel_mts", "MT/s", KeyKind::Integer(1, 100_000), "Transfer rate of a channel, in place of `transfer_ns`: the time of 4 KiB, and of their share of `spare_bytes`, rounded up."),
+    key("flash.channel_bytes", "bytes", KeyKind::Integer(1, 8), "Bytes of a transfer, for `channel_mts`."),
+    key("flash.spare_bytes", "bytes", KeyKind::Integer(0, 65_536), "Spare bytes of a flash page that cross the channel with its data, for `channel_mts`."),
     key("flash.flush_ns", "ns", TIME, "A flush, once everything before it has ended. Traces with `--flushes`, recordings and host software have flushes."),
     key("flash.endurance", "cycles", KeyKind::Integer(1, u64::MAX), "Program/erase cycles that a block endures before it is retired."),
 
@@ -691,6 +694,55 @@ pub(crate) fn move_renamed(given: &mut Value) {
             table.entry(name).or_insert(value);
         }
     }
+}
+
+/// Keys of the channel's rate, for which `flash.transfer_ns` stands.
+pub(crate) const OF_CHANNEL: [&str; 3] = ["channel_mts", "channel_bytes", "spare_bytes"];
+
+/// Replaces the rate of the channel by the time of 4 KiB, on flash pages of `page_bytes` unless they are given. Invalid values
+/// are reported by `problems`.
+pub(crate) fn expand_channel(given: &mut Value, page_bytes: u64) -> Result<(), KeyProblem> {
+    let own_page = given
+        .pointer("/geometry/page_bytes")
+        .and_then(Value::as_u64);
+    let Some(flash) = given.get_mut("flash").and_then(Value::as_object_mut) else {
+        return Ok(());
+    };
+    let has_time = flash.contains_key("transfer_ns");
+    let taken = OF_CHANNEL.map(|name| flash.remove(name));
+    let wrong = |name: &str, text: &str| {
+        Err(KeyProblem {
+            path: format!("flash.{name}"),
+            text: format!("flash.{name} {text}"),
+            meant: None,
+        })
+    };
+    let [rate, width, spare] = taken
+        .each_ref()
+        .map(|value| value.as_ref().and_then(Value::as_u64));
+    let Some(rate) = rate.filter(|rate| *rate > 0) else {
+        let alone = OF_CHANNEL.into_iter().zip(&taken).skip(1);
+        return match alone.into_iter().find(|(_, value)| value.is_some()) {
+            Some((name, _)) if taken[0].is_none() => {
+                wrong(name, "needs flash.channel_mts beside it")
+            }
+            _ => Ok(()),
+        };
+    };
+    if has_time {
+        return wrong(
+            "channel_mts",
+            "and flash.transfer_ns give the same time: leave one of them out",
+        );
+    }
+
+    // Of each 4 KiB, the data and a share of the page's spare bytes; 1,000 MT/s take a nanosecond each.
+    let page = u128::from(own_page.unwrap_or(page_bytes).max(1));
+    let bytes_of_pages = 4096 * (page + u128::from(spare.unwrap_or(0)));
+    let per_us = u128::from(rate) * u128::from(width.unwrap_or(1).max(1));
+    let transfer_ns = (bytes_of_pages * 1000).div_ceil(page * per_us);
+    flash.insert("transfer_ns".into(), (transfer_ns as u64).into());
+    Ok(())
 }
 
 /// Replaces `gc_mode` by its keys, unless these are given.

@@ -103,6 +103,8 @@ impl DeviceKey {
         match self.path {
             "preset" => Some(PRESETS[0].name.into()),
             "scale" => Some(1.into()),
+            "flash.channel_bytes" => Some(1.into()),
+            "flash.spare_bytes" => Some(0.into()),
             path => value_of(&PRESETS[0].config(), path),
         }
     }
@@ -268,10 +270,10 @@ pub fn page() -> String {
         let default = match key.default() {
             Some(Value::String(text)) => format!("`\"{text}\"`"),
             Some(value) => format!("`{value}`"),
-            None => {
-                let other = stands_for(key.path).unwrap_or_default();
-                format!("that of `{}`", other.replace("timing.", ""))
-            }
+            None => match stands_for(key.path) {
+                Some(other) => format!("that of `{}`", other.replace("timing.", "")),
+                None => "none".into(),
+            },
         };
         let flag = match key.flag {
             "" => String::new(),

@@ -316,6 +316,7 @@ impl SetupProfile {
             count_max: self.count_max,
             watermark: self.watermark,
             gc_policy: self.policy,
+            gc_choices: 10,
             gc_free: self.gc_free,
             gc_garbage: if self.joins_host { 0.125 } else { 0.0 },
             gc_at_once: self.joins_host,

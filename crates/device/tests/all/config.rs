@@ -373,6 +373,46 @@ fn erases_are_suspended_like_programs_unless_they_have_limits_of_their_own() {
 }
 
 #[test]
+fn the_rate_of_a_channel_stands_for_the_time_of_4_kib() {
+    let file = |geometry: &str, flash: &str| {
+        let text = format!(
+            "preset = \"fast21-32g\"\n[geometry]\n{geometry}\n[flash]\n{flash}\n\
+             [background]\nlookup_stalls_dies = false\n[timing]\nengine = \"nand\""
+        );
+        let config = DeviceConfig::from_toml(&text);
+        config
+            .map(|config| config.flash.transfer_ns)
+            .map_err(|error| error.to_string())
+    };
+    assert_eq!(file("", "channel_mts = 800"), Ok(5120));
+    assert_eq!(file("", "channel_mts = 333"), Ok(12_301));
+    assert_eq!(file("", "channel_mts = 800\nchannel_bytes = 2"), Ok(2560));
+    // As docs/your-flash.md has it: 488 spare bytes for each 4 KiB.
+    let page = "page_bytes = 16384";
+    let sheet = "channel_mts = 1200\nspare_bytes = 1952";
+    assert_eq!(file(page, sheet), Ok(3820));
+
+    let error = file("", "channel_mts = 800\ntransfer_ns = 5120").unwrap_err();
+    assert!(error.contains("give the same time"), "{error}");
+    let error = file("", "spare_bytes = 1952").unwrap_err();
+    assert!(
+        error.ends_with("flash.spare_bytes needs flash.channel_mts beside it"),
+        "{error}"
+    );
+    let error = file("", "channel_mts = 0").unwrap_err();
+    assert!(error.contains("flash.channel_mts = 0 must be"), "{error}");
+
+    let set = |settings: &[&str]| {
+        let settings: Vec<Setting> = settings.iter().map(|text| text.parse().unwrap()).collect();
+        let config = DeviceConfig::preset("tlc-2t").unwrap().with(&settings);
+        config.map(|config| config.flash.transfer_ns)
+    };
+    let rate = "flash.channel_mts=1200";
+    assert_eq!(set(&[rate, "flash.spare_bytes=1952"]), Ok(3820));
+    assert!(set(&[rate, "flash.transfer_ns=5us"]).is_err());
+}
+
+#[test]
 fn a_suspension_longer_than_what_it_interrupts_is_refused() {
     let with = |settings: &str| {
         let common = ["background.lookup_stalls_dies=false", "timing.engine=nand"];
