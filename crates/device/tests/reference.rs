@@ -118,7 +118,7 @@ fn a_file_with_comments_reads_back_as_the_same_device() {
         };
         let is_hidden = |path: &&str| !OF_THE_FILE.contains(path) && !is_shown(find(path).unwrap());
         let mut hidden: Vec<&str> = KEYS.iter().map(|key| key.path).collect();
-        hidden.retain(|path| is_hidden(&path));
+        hidden.retain(|path| is_hidden(path));
         let of_modes = ["gc_garbage", "gc_at_once", "gc_joins_host"];
         assert!(
             hidden.is_empty() || hidden == of_modes.map(|name| format!("firmware.{name}")),
