@@ -18,7 +18,7 @@ use crate::open_error::OpenError;
 use crate::step::{DataPath, Step};
 use crate::timing::Timing;
 use remap_ssd_ftl::{
-    FileBlock, FilePage, Ftl, Glimpse, Lpn, RecoveryReport, Refusal, Stats, UsablePages,
+    BufferMark, FileBlock, FilePage, Ftl, Glimpse, Lpn, RecoveryReport, Refusal, Stats, UsablePages,
 };
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{Media, Payload};
@@ -483,6 +483,57 @@ impl Device {
     pub fn flush(&mut self, now: u64) -> Completion {
         let result = self.ftl.flush();
         self.complete(now, DataPath::Flush, result)
+    }
+
+    /// The end of a flush whose pages have been written back step by step (`write_back_older`). Without a volatile write
+    /// buffer it is a flush.
+    pub fn flush_written(&mut self, now: u64) -> Completion {
+        self.ftl.flush_written();
+        self.complete(now, DataPath::Flush, Ok(()))
+    }
+
+    /// Writes back at most `pages` of the pages that were in a volatile write buffer when the mark was made
+    /// (`Ftl::buffer_mark`); the second value is their number.
+    ///
+    /// ```
+    /// use remap_ssd_device::{Device, DeviceConfig, Lpn, Payload, SchemeKind};
+    /// let mut config = DeviceConfig::for_service(16 << 20, SchemeKind::RemapSsd, false)?;
+    /// config.firmware.write_buffer_bytes = 64 << 10;
+    /// config.firmware.power_loss_protection = false;
+    /// let mut device = Device::in_memory(config)?;
+    /// for lpn in Lpn::range(Lpn(0), 4) {
+    ///     device.write(0, lpn, &Payload::Bytes(&[1; 4096])).result?;
+    /// }
+    ///
+    /// // One page as a write with FUA, then the rest as a flush in steps, for which later writes are no concern.
+    /// device.make_durable(0, Lpn(3), 1).result?;
+    /// let mark = device.ftl().buffer_mark();
+    /// device.write(0, Lpn(9), &Payload::Bytes(&[1; 4096])).result?;
+    /// assert_eq!(device.write_back_older(0, mark, 2).1, 2);
+    /// assert_eq!(device.write_back_older(0, mark, 2).1, 1);
+    /// assert_eq!(device.write_back_older(0, mark, 2).1, 0);
+    /// device.flush_written(0).result?;
+    ///
+    /// let (_, report) = device.power_cycle()?;
+    /// assert_eq!(report.mapped, 4);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn write_back_older(
+        &mut self,
+        now: u64,
+        mark: BufferMark,
+        pages: u32,
+    ) -> (Completion, u32) {
+        let written = self.ftl.write_back_older(mark, pages);
+        let completion = self.complete(now, DataPath::Own, written.map(drop));
+        (completion, written.unwrap_or(0))
+    }
+
+    /// Makes the newest pages of a range durable, as a write with FUA does. Without a volatile write buffer all pages are
+    /// durable when they are acknowledged.
+    pub fn make_durable(&mut self, now: u64, lpn: Lpn, len: u32) -> Completion {
+        let result = self.ftl.make_durable(lpn, len);
+        self.complete(now, DataPath::Own, result)
     }
 
     /// Nothing is submitted from `now` to `until`: after the configured idle time, the firmware

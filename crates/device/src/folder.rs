@@ -24,10 +24,9 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Checks that a device may lose nothing of its controller's buffers.
-fn keeps_buffer(config: &DeviceConfig) -> Result<(), OpenError> {
-    let loses_some = config.geometry.stripe() > 1 || config.firmware.has_volatile_buffer();
-    if config.firmware.power_loss_protection || !loses_some {
+/// Checks that the end of a process leaves word lines as a cut of this device does.
+fn keeps_word_lines(config: &DeviceConfig) -> Result<(), OpenError> {
+    if config.firmware.power_loss_protection || config.geometry.stripe() == 1 {
         Ok(())
     } else {
         Err(OpenError::Unprotected)
@@ -82,7 +81,7 @@ impl Device {
         if config.content != ContentMode::Bytes {
             return Err(OpenError::NotBytes);
         }
-        keeps_buffer(&config)?;
+        keeps_word_lines(&config)?;
 
         let existed = dir.exists();
         std::fs::create_dir_all(dir).map_err(ImageError::from)?;
@@ -162,7 +161,7 @@ impl Device {
         begin: impl FnOnce(FoundFolder, &DeviceConfig) -> Result<(Media, ReplayReport), ImageError>,
     ) -> Result<(Self, RecoveryReport), OpenError> {
         let config = file.intact()?;
-        keeps_buffer(&config)?;
+        keeps_word_lines(&config)?;
         let mut found = Media::find_folder(dir, false)?;
         // Only the firmware can tell if these pages matter, and only by recovering a copy.
         if !found.suspects().is_empty() {
@@ -202,8 +201,8 @@ impl Device {
         Self::recover(media, config)
     }
 
-    /// Makes everything acknowledged survive a crash of this machine. Nothing to do for a device in
-    /// memory.
+    /// Makes everything acknowledged survive a crash of this machine, except for pages in a volatile write buffer, for which
+    /// `flush` comes first. Nothing to do for a device in memory.
     ///
     /// # Errors
     /// The system could not write: nothing may be acknowledged any more.
@@ -251,8 +250,9 @@ impl Device {
     /// pages can be read instead.
     ///
     /// # Errors
-    /// As `sync`.
+    /// As `sync`; or flash takes no more pages, and those in a volatile write buffer are lost.
     pub fn close(mut self) -> io::Result<SavedFingerprints> {
+        self.empty_buffer()?;
         // 1. the last state  2. the fingerprints, with that state's generation. Cut before 2: there
         // are none.
         self.untimed(|ftl| ftl.media_mut().tidy())?;
@@ -263,8 +263,9 @@ impl Device {
     /// is durable; nothing is written if nothing has happened since the last sync.
     ///
     /// # Errors
-    /// As `sync`.
+    /// As `close`.
     pub fn rest(mut self) -> io::Result<()> {
+        self.empty_buffer()?;
         // The fingerprints are saved with a state.
         if self.ftl().deduplicates() {
             return self.close().map(drop);
@@ -294,11 +295,12 @@ impl Device {
     /// ```
     ///
     /// # Errors
-    /// As `sync`.
+    /// As `close`.
     pub fn rest_keeping_tables(mut self) -> io::Result<Option<RestingDevice>> {
         let Some(dir) = self.dir.clone() else {
             return Ok(None);
         };
+        self.empty_buffer()?;
         if self.ftl().deduplicates() {
             self.close()?;
             return Ok(None);
@@ -314,6 +316,16 @@ impl Device {
             dir,
             folder,
         }))
+    }
+
+    /// An orderly end is no power cut: 1. the pages of a volatile write buffer  2. the last state of the folder. Cut before
+    /// 2: what was flushed is there.
+    fn empty_buffer(&mut self) -> io::Result<()> {
+        self.untimed(Ftl::flush).map_err(|refusal| {
+            io::Error::other(format!(
+                "the write buffer could not be written back: {refusal}"
+            ))
+        })
     }
 }
 

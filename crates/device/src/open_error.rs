@@ -36,10 +36,9 @@ pub enum OpenError {
     /// A device in a folder is for use: it must store real bytes.
     #[error("a device in a folder holds real bytes: content must be \"bytes\"")]
     NotBytes,
-    /// The end of a process leaves everything that was issued, also in program units that are not full, and in the write
-    /// buffer.
+    /// The end of a process leaves everything that was issued, also in program units that are not full.
     #[error(
-        "a device in a folder keeps what is in its controller's buffers: power_loss_protection must be true"
+        "a device in a folder keeps the pages of word lines that are not full: firmware.power_loss_protection must be true where pages share word lines"
     )]
     Unprotected,
     /// The folder is not empty, and existing files are never overwritten.

@@ -171,7 +171,7 @@ impl Service {
                 recording.iter().for_each(Recording::flush);
             }
             Tick::Tell => tell(&subsystem),
-            Tick::CutPower if spec.volatile_cache.is_some() => {
+            Tick::CutPower if subsystem.loses_writes() => {
                 // Entries before the cut must reach the file before the cut.
                 recording.iter().for_each(Recording::flush);
                 cut_power(&subsystem, spec.cut_seed.unwrap_or_else(random));
@@ -219,6 +219,13 @@ fn subsystem(
             "--volatile-cache: this device has indirection units larger than 4 KiB, and the cache has pages of 4 KiB",
         ));
     }
+    // Its cache counts what is on the device as safe once it is synced; there, it could be in the buffer.
+    if spec.volatile_cache.is_some() && device.config().firmware.has_volatile_buffer() {
+        return Err(ServiceError::usage(
+            "--volatile-cache: this device has a volatile write buffer of its own (firmware.write_buffer_bytes without \
+             firmware.power_loss_protection), which power cuts empty; omit the option",
+        ));
+    }
     let subsystem = Subsystem::new(
         device,
         &file.nqn,
@@ -263,11 +270,13 @@ fn tell(subsystem: &Subsystem) {
     );
 }
 
-/// Cuts the power: the volatile cache loses data as it may, and this process ends while it holds
+/// Cuts the power: the volatile cache loses data as it may, the device's own write buffer loses all it holds, and this process ends while it holds
 /// the device exclusively. The next start recovers the rest, as after a killed server.
 fn cut_power(subsystem: &Subsystem, seed: u64) {
-    let Err(status) = subsystem.cut_power(seed, |_, report| {
-        tell_cut(&report);
+    let Err(status) = subsystem.cut_power(seed, |device, report| {
+        let is_volatile = device.config().firmware.has_volatile_buffer();
+        let buffered = is_volatile.then(|| device.ftl().buffered_pages());
+        tell_cut(&report, buffered.unwrap_or(0));
         std::process::exit(0);
     });
     tracing::error!("the device did not take what survives the power cut: {status:?}");
@@ -275,7 +284,7 @@ fn cut_power(subsystem: &Subsystem, seed: u64) {
 }
 
 /// Logs the losses of a power cut, page by page up to a limit.
-fn tell_cut(report: &CutReport) {
+fn tell_cut(report: &CutReport, buffered_pages: u32) {
     const PAGES: usize = 64;
     for lost in report.lost.iter().take(PAGES) {
         tracing::info!(
@@ -292,6 +301,7 @@ fn tell_cut(report: &CutReport) {
         blocks_lost = report.blocks_lost,
         blocks_lost_awaiting_sync = report.blocks_lost_awaiting_sync,
         pages = report.lost.len(),
+        buffered_pages_lost = buffered_pages,
         "the power was cut"
     );
 }

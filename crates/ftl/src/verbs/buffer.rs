@@ -22,6 +22,10 @@ use crate::recovery::witnesses::Witnesses;
 use remap_ssd_media::{After, Lpn, PageView, Payload, Ppn};
 use std::ops::Range;
 
+/// An instant in the life of a volatile write buffer: the number of the page that it got last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BufferMark(u64);
+
 /// The share of the slots that is kept free.
 const FREE_ONE_IN: u32 = 8;
 
@@ -114,7 +118,7 @@ impl Ftl {
             Some(buffer) => {
                 let pages = buffer.within(lpn..lpn.offset(len));
                 self.write_back_pages(&pages)?;
-                self.wait_for_volatile(&pages);
+                self.wait_for_volatile(pages);
                 Ok(())
             }
             None => Ok(()),
@@ -123,26 +127,55 @@ impl Ftl {
 
     /// The acknowledgement waits for pages that have left a volatile buffer: 1. the page, and its entry if it was
     /// remapped  2. the acknowledgement.
-    fn wait_for_volatile(&mut self, lpns: &[Lpn]) {
+    fn wait_for_volatile(&mut self, lpns: impl IntoIterator<Item = Lpn>) {
         let config = &self.core.config;
         if !config.has_volatile_buffer() || !config.guards.has(Guard::FlushWaits) {
             return;
         }
         for lpn in lpns {
-            let place = self.core.tables.map.get(*lpn).expect("it was written");
-            let after = After::page(place.ppn).and(After::FENCE);
-            self.core.media.ack_after(after);
+            if let Some(place) = self.core.tables.map.get(lpn) {
+                let after = After::page(place.ppn).and(After::FENCE);
+                self.core.media.ack_after(after);
+            }
         }
     }
 
-    /// Writes all pages of a volatile buffer to flash, oldest first. One that a capacitor saves has nothing to write.
-    pub(crate) fn write_back_volatile(&mut self) -> Result<(), Refusal> {
+    /// Completes when the newest pages of a range are durable, as a write with FUA does. Only a volatile write buffer makes a
+    /// difference between this and the acknowledgement of the writes.
+    ///
+    /// # Errors
+    /// Those of `write`. The pages that were not written stay in the buffer.
+    pub fn make_durable(&mut self, lpn: Lpn, len: u32) -> Result<(), Refusal> {
+        let range = self.range(lpn, len)?;
+        self.end_write();
+        if self.core.config.has_volatile_buffer() {
+            self.write_back(lpn, len)?;
+            self.core.fill_lines();
+            // Also for those that made room for later pages of the same command.
+            self.wait_for_volatile(Lpn::between(range));
+        }
+        Ok(())
+    }
+
+    /// A mark of what a volatile write buffer holds now, for `write_back_older`.
+    pub fn buffer_mark(&self) -> BufferMark {
+        let last = self.buffer.as_ref().map(|buffer| buffer.last_number());
+        BufferMark(last.unwrap_or(0))
+    }
+
+    /// Writes at most `pages` of the pages that were in a volatile write buffer when the mark was made, those that have been there
+    /// for longest first; returns how many. A buffer that a capacitor saves has nothing to write.
+    ///
+    /// # Errors
+    /// Those of `write`. The pages that were not written stay in the buffer.
+    pub fn write_back_older(&mut self, mark: BufferMark, pages: u32) -> Result<u32, Refusal> {
         match &mut self.buffer {
             Some(buffer) if self.core.config.has_volatile_buffer() => {
-                let pages = buffer.oldest(u32::MAX, None);
-                self.write_back_pages(&pages)
+                let oldest = buffer.oldest_until(mark.0, pages);
+                self.write_back_pages(&oldest)?;
+                Ok(oldest.len() as u32)
             }
-            _ => Ok(()),
+            _ => Ok(0),
         }
     }
 

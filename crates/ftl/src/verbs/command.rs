@@ -378,13 +378,19 @@ impl Ftl {
     /// # Errors
     /// Those of `write`, only with a volatile write buffer. The pages that were not written stay in it.
     pub fn flush(&mut self) -> Result<(), Refusal> {
+        self.write_back_older(self.buffer_mark(), u32::MAX)?;
+        self.flush_written();
+        Ok(())
+    }
+
+    /// The end of a flush whose pages the caller has written back step by step (`write_back_older`): completes when everything
+    /// that has been issued is durable.
+    pub fn flush_written(&mut self) {
         self.end_write();
-        self.write_back_volatile()?;
         self.core.fill_lines();
         // 1. the pages, with their word lines and entries  2. the acknowledgement. Cut before 2: the host knows that
         // any of its writes may be lost.
         let after = self.core.config.guards.waits(Guard::FlushWaits, After::ALL);
         self.core.media.ack_after(after);
-        Ok(())
     }
 }

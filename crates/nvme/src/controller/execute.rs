@@ -1,6 +1,6 @@
 //! Execution and accounting of I/O commands: one function per command.
 //!
-//! Invariant: a command that must not stay in the volatile cache ends with a sync. Absent:
+//! Invariant: a command whose changes must not stay in a volatile cache ends with a sync. Absent:
 //! validation of commands (`request`), pages (`io`, `remap`, `file_map`), and waiting until the
 //! sync is durable (`durable`).
 
@@ -43,10 +43,7 @@ impl Subsystem {
         data: &mut dyn HostData,
     ) -> Outcome {
         // Checked in the turn: a cut takes a turn of its own.
-        let is_cut = device
-            .cache()
-            .is_some_and(|cache| cache.is_cut_since(began));
-        if is_cut {
+        if device.is_cut_since(began) {
             self.telemetry().failed(CommandKind::of(&command.request));
             return Outcome::new(Status::POWER_LOSS, now);
         }
@@ -83,8 +80,8 @@ impl Subsystem {
         let write_through = self.volatile_cache() && !issuer.cache_enabled;
         let request = &command.request;
         let is_flush = *request == IoRequest::Flush;
-        // Only versions in a volatile cache need command numbers.
-        let number = if device.has_cache() {
+        // Only commands whose changes a power cut may lose need numbers.
+        let number = if self.loses_writes() {
             self.commands.fetch_add(1, Relaxed)
         } else {
             0
@@ -106,6 +103,7 @@ impl Subsystem {
             is_first,
             must_sync: request.must_sync(write_through),
             through: !is_flush && (write_through || request.is_forced()),
+            has_buffer: self.has_buffer(),
             touched: self.observer().map(|_| Vec::new()),
             failed_byte: None,
             copied: RemapResult::new(),
@@ -292,6 +290,7 @@ fn read(
     if fua {
         command.touch(namespace, blocks);
         command.write_back_blocks(namespace, blocks)?;
+        command.force_blocks(namespace, blocks)?;
     }
     Ok(command.read_all(namespace, blocks, data)?)
 }

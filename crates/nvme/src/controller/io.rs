@@ -27,6 +27,8 @@ use std::ops::Range;
 
 /// Pages of a deallocation recorded as one extent, aligned to this size: 32 MiB.
 const DEALLOCATE_PAGES: u32 = 8 << 10;
+/// Pages that one step writes back from the device's volatile write buffer.
+const WRITE_BACK_PAGES: u32 = 64;
 /// Slices after which a command counts as long: the largest write takes fewer.
 const SLICES_SHORT: u32 = 8;
 
@@ -51,6 +53,8 @@ pub(super) struct ActiveCommand<'a, 't> {
     pub number: u64,
     /// True if its changes must not stay in the volatile cache.
     pub through: bool,
+    /// True if the device has a volatile write buffer.
+    pub has_buffer: bool,
     /// Bytes of the device that it may have changed, if there is an observer.
     pub touched: Option<Vec<Range<u64>>>,
     /// First byte of the device with an error.
@@ -119,6 +123,15 @@ impl ActiveCommand<'_, '_> {
         self.check_reservations()?;
         // An operator may have cut the power.
         self.check_power()
+    }
+
+    /// Fails if the power was cut since this command began: its changes may be lost.
+    fn check_power(&self) -> Result<(), Status> {
+        if self.device.is_cut_since(self.number) {
+            Err(Status::POWER_LOSS)
+        } else {
+            Ok(())
+        }
     }
 
     /// Checks that its namespace, and the one that it copies from, are unchanged and that its host
@@ -344,7 +357,53 @@ impl ActiveCommand<'_, '_> {
 
         // Even if a piece has failed: the pages before it are written, and need `end_write`.
         let ended = self.end_write();
-        written.and(ended)
+        written.and(ended)?;
+        if self.through {
+            self.force_blocks(namespace, blocks)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the pages of a range of blocks durable that may be in the device's volatile write buffer. In between, others may write them
+    /// again: then these newer versions become durable.
+    pub(super) fn force_blocks(
+        &mut self,
+        namespace: &Namespace,
+        blocks: Blocks,
+    ) -> Result<(), Status> {
+        if !self.has_buffer {
+            return Ok(());
+        }
+        let mut forced = pieces(namespace, blocks).map(|piece| piece.lpn).peekable();
+        while let Some(first) = forced.next() {
+            self.pause()?;
+            let mut len = 1;
+            while len < WRITE_BACK_PAGES && forced.next_if_eq(&first.offset(len)).is_some() {
+                len += 1;
+            }
+            self.device.spend(Step::WriteBack(len));
+            let completion = self.device.make_durable(self.now, first, len);
+            self.done(completion)?;
+        }
+        Ok(())
+    }
+
+    /// Writes back what the device's volatile write buffer holds now. What others write in the meantime stays there, so that
+    /// a flush ends.
+    fn empty_buffer(&mut self) -> Result<(), Status> {
+        let mark = self.device.ftl().buffer_mark();
+        while self.has_buffer {
+            self.pause()?;
+            let (completion, pages) =
+                self.device
+                    .write_back_older(self.now, mark, WRITE_BACK_PAGES);
+            self.device.spend(Step::WriteBack(pages));
+            self.done(completion)?;
+            if pages < WRITE_BACK_PAGES {
+                break;
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn read_all(
@@ -403,7 +462,11 @@ impl ActiveCommand<'_, '_> {
 
         let written = parts.try_for_each(|piece| self.write(&piece, &[0; PAGE_BYTES]));
         let ended = self.end_write();
-        written.and(ended)
+        written.and(ended)?;
+        if self.through {
+            self.force_blocks(namespace, blocks)?;
+        }
+        Ok(())
     }
 
     /// Syncs a command that must be durable when it completes.
@@ -418,7 +481,11 @@ impl ActiveCommand<'_, '_> {
         if !self.through {
             self.write_back_all()?;
         }
-        let completion = self.device.flush(self.now);
+        // All other commands have forced their own pages.
+        if self.command.request == IoRequest::Flush {
+            self.empty_buffer()?;
+        }
+        let completion = self.device.flush_written(self.now);
         self.done(completion)?;
         // Take the position after the flush, so that it covers everything before.
         self.sync_to = self.device.ftl().media().position();

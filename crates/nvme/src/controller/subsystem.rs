@@ -62,6 +62,8 @@ pub struct Subsystem {
     /// True if completions are due when the timing model says.
     pub(super) emulated: AtomicBool,
     volatile_cache: bool,
+    /// True if the device has a volatile write buffer of its own.
+    has_buffer: bool,
     /// Number of commands executed; gives each its number.
     pub(super) commands: AtomicU64,
     before: Health,
@@ -80,10 +82,10 @@ pub struct Subsystem {
 
 impl Subsystem {
     /// A subsystem over a device. `volatile_cache`: acknowledged writes may be lost if this machine
-    /// crashes before a flush. Without specs: one namespace of 4 KiB blocks over all pages.
+    /// crashes before a flush; if the device has a volatile write buffer, they always may. Without specs: one namespace of 4 KiB blocks over all pages.
     ///
     /// # Errors
-    /// Namespaces that do not fit, or a device that does not store bytes or loses its write buffer.
+    /// Namespaces that do not fit, or a device that does not store bytes.
     pub fn new(
         mut device: Device,
         nqn: &str,
@@ -102,15 +104,6 @@ impl Subsystem {
             ));
         }
 
-        // Flushes and FUA would be honoured, but an operator's power cut and a clean shutdown do not know such pages.
-        if device.config().firmware.has_volatile_buffer() {
-            return Err(SubsystemError::new(
-                "firmware.write_buffer_bytes without firmware.power_loss_protection is for simulated runs and campaigns: \
-                 a served device keeps its write buffer"
-                    .into(),
-            ));
-        }
-
         // The specification's limit. Fields have room for 256 bytes.
         if nqn.is_empty() || nqn.len() > 223 || !nqn.starts_with("nqn.") {
             return Err(SubsystemError::new(format!(
@@ -118,6 +111,7 @@ impl Subsystem {
             )));
         }
         let namespaces = Namespaces::new(specs, lpns, unit_pages)?;
+        let has_buffer = device.config().firmware.has_volatile_buffer();
 
         // Without emulation completion times are not used, and modelling them costs time.
         device.keep_time(latency == Latency::Emulated);
@@ -131,7 +125,8 @@ impl Subsystem {
             serial,
             incarnation: Vec::new(),
             emulated: AtomicBool::new(latency == Latency::Emulated),
-            volatile_cache,
+            volatile_cache: volatile_cache || has_buffer,
+            has_buffer,
             commands: AtomicU64::new(0),
             before: health,
             telemetry: Telemetry::default(),
@@ -182,7 +177,11 @@ impl Subsystem {
 
     /// Adds a volatile write cache of `bytes` bytes: writes that are neither flushed nor FUA are
     /// lost when the power is cut (`cut_power`) or the process ends, unless `drain` comes first.
+    ///
+    /// # Panics
+    /// The device has a volatile write buffer: the cache would take pages for durable that are in it.
     pub fn with_cache(mut self, bytes: u64) -> Self {
+        assert!(!self.has_buffer, "a device has one volatile cache");
         self.device.cache = Some(Mutex::new(VolatileCache::new(bytes)));
         self.volatile_cache = true;
         self
@@ -239,9 +238,14 @@ impl Subsystem {
     pub(super) fn volatile_cache(&self) -> bool {
         self.volatile_cache
     }
-    /// Returns true if there is a cache in this process, not only in the machine's memory.
-    pub(super) fn has_cache(&self) -> bool {
-        self.device.cache.is_some()
+    /// Returns true if acknowledged writes may be in this process, and not only in the machine's memory: a power cut, or the end of
+    /// the process, loses them.
+    pub fn loses_writes(&self) -> bool {
+        self.device.cache.is_some() || self.has_buffer
+    }
+    /// Returns true if the device has a volatile write buffer.
+    pub(super) fn has_buffer(&self) -> bool {
+        self.has_buffer
     }
     pub(super) fn capacity_bytes(&self) -> u64 {
         self.capacity_bytes

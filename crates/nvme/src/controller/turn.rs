@@ -41,6 +41,8 @@ pub(super) enum Step {
     /// Look a page up without moving its bytes.
     Look,
     Write,
+    /// Write this many pages back from the device's volatile write buffer.
+    WriteBack(u32),
     /// Remap this many pages, each of which may turn into a copy.
     Remap(u32),
     Deallocate(u32),
@@ -54,6 +56,7 @@ impl Step {
             Self::Look => 1,
             Self::Read => 2,
             Self::Write => 10,
+            Self::WriteBack(pages) => pages.saturating_mul(10),
             Self::Remap(pages) => pages.saturating_mul(4),
             Self::Deallocate(pages) => pages.div_ceil(16),
             Self::List(entries) => u32::try_from(entries / 32).unwrap_or(u32::MAX),
@@ -68,6 +71,8 @@ pub(super) struct SharedDevice {
     /// Likewise.
     pub cache: Option<Mutex<VolatileCache>>,
     pub observer: Option<Box<dyn Observer>>,
+    /// Commands with smaller numbers began before the last power cut. Changes only in a turn.
+    cut_before: AtomicU64,
     pub(crate) turnstile: Turnstile,
     pub durable: Durable,
     /// Readable without a turn: the device has failed.
@@ -83,6 +88,7 @@ impl SharedDevice {
             device: Mutex::new(device),
             cache: None,
             observer: None,
+            cut_before: AtomicU64::new(0),
             turnstile: Turnstile::default(),
             durable: Durable::default(),
             broken: AtomicBool::new(false),
@@ -291,6 +297,16 @@ impl<'a> DeviceTurn<'a> {
     #[inline]
     fn why_not(&self) -> Option<Status> {
         self.standing.as_ref()?.must_be().err()
+    }
+
+    /// Returns true if a power cut came after a command with this number began.
+    pub(super) fn is_cut_since(&self, command: u64) -> bool {
+        command < self.shared.cut_before.load(Ordering::Relaxed)
+    }
+
+    /// The power is cut now: all commands so far had numbers below `commands`.
+    pub(super) fn note_cut(&mut self, commands: u64) {
+        self.shared.cut_before.store(commands, Ordering::Relaxed);
     }
 
     pub(super) fn has_cache(&self) -> bool {

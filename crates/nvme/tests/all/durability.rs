@@ -329,20 +329,3 @@ fn a_write_in_parts_counts_once_even_if_a_later_part_is_refused() {
         assert_eq!(host.subsystem.health().write_commands, 1);
     }
 }
-
-/// A served device keeps its write buffer: an operator's power cut would lose writes with FUA that pause.
-#[test]
-fn a_device_with_a_write_buffer_that_a_cut_empties_is_not_served() {
-    let made = |protected| {
-        let mut config =
-            DeviceConfig::for_service(16 << 20, SchemeKind::RemapSsd, false).expect("possible");
-        config.firmware.write_buffer_bytes = 64 << 10;
-        config.firmware.power_loss_protection = protected;
-        let device = Device::in_memory(config).expect("possible");
-        let nqn = "nqn.2026-11.test:durability";
-        Subsystem::new(device, nqn, &[], Latency::None, false, Health::default())
-    };
-    assert!(made(true).is_ok());
-    let refused = made(false).err().expect("refused").to_string();
-    assert!(refused.contains("keeps its write buffer"), "{refused}");
-}

@@ -348,14 +348,6 @@ impl<'t> ActiveCommand<'_, 't> {
         }
     }
 
-    /// Fails if the power was cut since this command began: its cached changes are lost.
-    pub(crate) fn check_power(&self) -> Result<(), Status> {
-        match self.cache() {
-            Some(cache) if cache.is_cut_since(self.number) => Err(Status::POWER_LOSS),
-            _ => Ok(()),
-        }
-    }
-
     /// Puts the newest version of a page on the device, and those of following pages that fit in
     /// the same step. Returns the number of pages. They stay in the cache until they are durable.
     fn write_back(&mut self, lpn: Lpn) -> Result<u32, Status> {
@@ -465,7 +457,7 @@ impl<'t> ActiveCommand<'_, 't> {
 }
 
 impl Subsystem {
-    /// Writes the volatile cache back and makes all acknowledged changes durable: before a clean
+    /// Writes the volatile cache, or the device's volatile write buffer, back and makes all acknowledged changes durable: before a clean
     /// shutdown, and when a host switches the cache off.
     ///
     /// # Errors
@@ -480,8 +472,8 @@ impl Subsystem {
     /// As `drain` and `make_durable`.
     pub(in crate::controller) fn flush_all(&self) -> Result<(), Status> {
         self.device.observe_flush();
-        // A cache in this process is written back first, which ends with the same wait.
-        if self.has_cache() {
+        // What is in this process is written back first, which ends with the same wait.
+        if self.loses_writes() {
             return self.drain();
         }
         let wanted = self.device().ftl().media().position();
@@ -489,7 +481,8 @@ impl Subsystem {
     }
 
     /// Cuts the power of the volatile cache: each block independently keeps any version since its
-    /// last durable one, drawn from `seed`. `then` is called before the device can be used again.
+    /// last durable one, drawn from `seed`. `then` is called before the device can be used again; it
+    /// ends the device, or recovers it from its media, which empties the device's own write buffer.
     ///
     /// # Errors
     /// The device could not take the survivors.
@@ -501,6 +494,9 @@ impl Subsystem {
         // Undivided: no command may see the device after the cut but before its survivors are
         // written.
         let mut turn = self.device().undivided();
+        // Commands in progress have lost their changes. Those between two slices notice by their numbers; those that wait
+        // for a sync of the cache, by its position.
+        turn.note_cut(self.commands.load(Relaxed));
         let Some(mut cache) = turn.cache() else {
             return Ok(then(&mut turn, CutReport::default()));
         };
@@ -512,9 +508,6 @@ impl Subsystem {
         };
         let (survivors, report) = cache.cut(seed, block_bytes);
 
-        // Commands in progress have lost their cached changes. Those between two slices notice by
-        // their numbers; those that wait for a sync, by its position.
-        cache.cut_before = self.commands.load(Relaxed);
         if report.blocks_lost_awaiting_sync > 0 {
             let position = turn.ftl().media().position();
             self.device.durable.lose(cache.durable_until, position);

@@ -153,8 +153,6 @@ pub(super) struct VolatileCache {
     awaiting: BTreeSet<Lpn>,
     /// Everything before this position is durable.
     durable_until: Option<HistoryPosition>,
-    /// Commands with smaller numbers began before the last power cut.
-    cut_before: u64,
 }
 
 impl VolatileCache {
@@ -169,7 +167,6 @@ impl VolatileCache {
             unwritten: BTreeMap::new(),
             awaiting: BTreeSet::new(),
             durable_until: None,
-            cut_before: 0,
         }
     }
 
@@ -284,11 +281,6 @@ impl VolatileCache {
         for lpn in self.awaiting.clone() {
             self.change(lpn, |page| page.settle(|state| state.is_before(until)));
         }
-    }
-
-    /// Returns true if a power cut came after a command with this number began.
-    pub(super) fn is_cut_since(&self, command: u64) -> bool {
-        command < self.cut_before
     }
 
     /// Sectors whose newest content is in the cache.

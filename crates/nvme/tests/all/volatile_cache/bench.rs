@@ -20,7 +20,8 @@ use zerocopy::IntoBytes;
 /// Pages of a namespace: few, so that commands meet.
 const PAGES: u32 = 48;
 
-fn subsystem(device: Device, cache_bytes: u64) -> Subsystem {
+/// Two namespaces of few pages, of blocks of 4 KiB and of 512 bytes.
+fn uncached(device: Device) -> Subsystem {
     let namespaces = [12, 9].map(|lba_shift| NamespaceSpec {
         pages: PAGES,
         lba_shift,
@@ -34,7 +35,19 @@ fn subsystem(device: Device, cache_bytes: u64) -> Subsystem {
         Health::default(),
     )
     .expect("possible")
-    .with_cache(cache_bytes)
+}
+
+fn subsystem(device: Device, cache_bytes: u64) -> Subsystem {
+    uncached(device).with_cache(cache_bytes)
+}
+
+/// A device whose own write buffer is volatile.
+pub fn with_buffer(size: u64, buffer_bytes: u64) -> DeviceConfig {
+    let mut config =
+        DeviceConfig::for_service(size, SchemeKind::RemapSsd, false).expect("possible");
+    config.firmware.write_buffer_bytes = buffer_bytes;
+    config.firmware.power_loss_protection = false;
+    config
 }
 
 /// A device in a folder: its syncs take time.
@@ -172,6 +185,20 @@ impl Bench {
     pub fn in_folder(cache_bytes: u64, seed: u64) -> Self {
         let (subsystem, folder) = in_folder(cache_bytes);
         Self::of(subsystem, Some(folder), seed)
+    }
+
+    /// A device in memory whose own write buffer is volatile.
+    pub fn buffering(buffer_bytes: u64, seed: u64) -> Self {
+        let device = Device::in_memory(with_buffer(16 << 20, buffer_bytes));
+        Self::of(uncached(device.expect("possible")), None, seed)
+    }
+
+    /// The same in a folder.
+    pub fn buffering_in_folder(buffer_bytes: u64, seed: u64) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = with_buffer(16 << 20, buffer_bytes);
+        let device = Device::create_in_folder(&folder.path().join("device"), config, None);
+        Self::of(uncached(device.expect("possible")), Some(folder), seed)
     }
 
     fn of(subsystem: Subsystem, folder: Option<TempDir>, seed: u64) -> Self {
@@ -337,7 +364,17 @@ impl Bench {
             .subsystem
             .cut_power(seed, |_, report| report)
             .expect("the device takes it");
+        self.check_left(seed);
+        report
+    }
 
+    /// Cuts the power of the device, whose own write buffer is lost.
+    pub fn cut_device(&mut self, seed: u64) {
+        self.subsystem.power_cut(seed).expect("it recovers");
+        self.check_left(seed);
+    }
+
+    fn check_left(&mut self, seed: u64) {
         let left = [1, 2].map(|nsid| self.stamps(nsid, false));
         let mut counts = Vec::new();
         for (model, left) in self.models.iter_mut().zip(left) {
@@ -358,7 +395,6 @@ impl Bench {
             counts.push(counts_of.collect());
         }
         self.end_after_cut(&counts);
-        report
     }
 
     /// A range of blocks, and often one at the same few places.

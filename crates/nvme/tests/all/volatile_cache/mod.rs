@@ -1,5 +1,5 @@
 //! A volatile write cache loses what NVMe lets it lose, and nothing else: a model of each block
-//! judges random commands and power cuts.
+//! judges random commands and power cuts. So does the write buffer of a device that is volatile (`buffer`).
 //!
 //! The model keeps, for each block, what it may hold after a cut: its last durable content and
 //! everything since. Earlier durability (a full cache) leaves fewer possibilities, and is allowed.
@@ -7,6 +7,7 @@
 
 mod batch;
 mod bench;
+mod buffer;
 mod under_way;
 
 use crate::kit::{self, Rig};

@@ -1,0 +1,338 @@
+//! A device whose own write buffer is volatile: hosts have the contract of a volatile write cache, and the same model judges
+//! it. Other than the cache, a cut loses the whole buffer, and nothing that has left it.
+
+use super::bench::{Bench, block_of, with_buffer};
+use crate::kit::specified::property;
+use crate::kit::{self, Rig, raw};
+use rand::RngExt;
+use remap_ssd_device::{Device, Lpn};
+use remap_ssd_nvme::controller::{
+    Blocks, Health, HostData, IoCommand, IoRequest, Issuer, Latency, NamespaceSpec, RemapBlocks,
+    Subsystem,
+};
+use remap_ssd_nvme::spec::command::{RwCdw12, Sqe};
+use remap_ssd_nvme::spec::fabrics::Cc;
+use remap_ssd_nvme::spec::opcode::{admin, io};
+use remap_ssd_nvme::spec::status::Status;
+use remap_ssd_nvme::tcp::client::{Call, Client, entry};
+use std::sync::mpsc::Sender;
+
+fn buffered(subsystem: &Subsystem) -> u32 {
+    subsystem.device().ftl().buffered_pages()
+}
+
+// A buffer that holds everything, and one that is always full.
+#[test]
+fn a_cut_leaves_each_block_one_of_its_versions_since_it_was_durable() {
+    let mut older = 0;
+    for (pages, in_folder, seed) in [
+        (256, false, 1),
+        (256, true, 2),
+        (16, false, 3),
+        (16, true, 4),
+        (64, true, 5),
+    ] {
+        let mut bench = if in_folder {
+            Bench::buffering_in_folder(pages << 12, seed)
+        } else {
+            Bench::buffering(pages << 12, seed)
+        };
+        for round in 0..20 {
+            for _ in 0..bench.random.random_range(1..40) {
+                bench.step();
+                bench.check_reads();
+            }
+            bench.cut_device(seed << 8 | round);
+            assert_eq!(buffered(&bench.subsystem), 0);
+            let turn = bench.subsystem.device();
+            assert_eq!(turn.ftl().check(), Ok(()));
+        }
+        older += bench.older;
+    }
+    assert!(older > 500, "{older}");
+}
+
+// Both have to hold, or FUA could be a flush.
+#[test]
+fn fua_makes_its_own_blocks_durable_and_no_other_page() {
+    let bench = Bench::buffering(1 << 20, 1);
+    let write = |slba, count, fua, stamp| {
+        let blocks = Blocks { slba, count };
+        let data = block_of(stamp, 9).repeat(count as usize);
+        bench.must(2, &IoRequest::Write { blocks, fua }, &data);
+    };
+    write(0, 1, false, 1);
+    write(3, 20, false, 2);
+    // The last block of page 0, pages 1 and 2, and the first block of page 3, which had no data.
+    write(7, 18, true, 3);
+    write(40, 1, false, 4);
+    assert_eq!(buffered(&bench.subsystem), 1);
+
+    bench.must(
+        2,
+        &IoRequest::Read {
+            blocks: Blocks { slba: 40, count: 1 },
+            fua: true,
+        },
+        &[],
+    );
+    assert_eq!(
+        buffered(&bench.subsystem),
+        0,
+        "a read with FUA is from the medium"
+    );
+    write(48, 1, false, 5);
+    let blocks = Blocks {
+        slba: 50,
+        count: 12,
+    };
+    bench.must(2, &IoRequest::WriteZeroes { blocks, fua: true }, &[]);
+    assert_eq!(
+        buffered(&bench.subsystem),
+        0,
+        "a part of the page is written"
+    );
+
+    write(56, 1, false, 6);
+    bench.subsystem.power_cut(1).expect("it recovers");
+    let left = bench.stamps(2, false);
+    assert_eq!(left[7..25], [3; 18]);
+    assert_eq!((left[0], left[3]), (1, 2), "they share a page with those");
+    assert_eq!((left[40], left[48], left[56]), (4, 5, 0));
+}
+
+#[test]
+fn switched_off_the_buffer_keeps_nothing_back() {
+    for in_folder in [false, true] {
+        let mut bench = match in_folder {
+            true => Bench::buffering_in_folder(1 << 20, 9),
+            false => Bench::buffering(1 << 20, 9),
+        };
+        bench.cache_enabled = false;
+        for _ in 0..120 {
+            bench.step();
+            assert_eq!(buffered(&bench.subsystem), 0);
+        }
+        bench.cut_device(1);
+        assert_eq!(bench.older, 0);
+    }
+}
+
+#[test]
+fn pages_that_a_remap_names_leave_the_buffer_and_zeroes_are_durable() {
+    let bench = Bench::buffering(1 << 20, 1);
+    let write = |slba, stamp| {
+        let blocks = Blocks { slba, count: 1 };
+        bench.must(
+            1,
+            &IoRequest::Write { blocks, fua: false },
+            &block_of(stamp, 12),
+        );
+    };
+    (0..8).for_each(|slba| write(slba, slba + 1));
+    write(20, 50);
+    for (source, target, atomic) in [(0, 20, false), (2, 30, true)] {
+        let blocks = RemapBlocks {
+            target: Blocks {
+                slba: target,
+                count: 2,
+            },
+            source,
+            relocate: false,
+            atomic,
+        };
+        let namespace = bench.subsystem.namespace(1).expect("there");
+        let request = IoRequest::remap(&namespace, &blocks, false).expect("whole pages");
+        bench.must(1, &request, &[]);
+    }
+    assert_eq!(buffered(&bench.subsystem), 4);
+
+    let blocks = Blocks { slba: 4, count: 2 };
+    bench.must(1, &IoRequest::WriteZeroes { blocks, fua: false }, &[]);
+    bench.must(1, &IoRequest::Verify { blocks }, &[]);
+    let blocks = Blocks { slba: 6, count: 1 };
+    bench.must(1, &IoRequest::Compare { blocks }, &block_of(7, 12));
+    assert_eq!(buffered(&bench.subsystem), 2);
+
+    bench.subsystem.power_cut(1).expect("it recovers");
+    let left = bench.stamps(1, false);
+    assert_eq!(left[..8], [1, 2, 3, 4, 0, 0, 0, 0]);
+    assert_eq!((&left[20..22], &left[30..32]), (&[1, 2][..], &[3, 4][..]));
+}
+
+/// One large namespace, for commands of several slices.
+fn large(buffer_bytes: u64) -> Subsystem {
+    let device = Device::in_memory(with_buffer(64 << 20, buffer_bytes)).expect("possible");
+    let health = Health::default();
+    Subsystem::new(device, kit::NQN, &[], Latency::None, false, health).expect("possible")
+}
+
+fn network(buffer_bytes: u64) -> Rig {
+    let device = Device::in_memory(with_buffer(16 << 20, buffer_bytes)).expect("possible");
+    Rig::with(
+        device,
+        &[NamespaceSpec {
+            pages: 4096,
+            lba_shift: 12,
+        }],
+        Latency::None,
+    )
+}
+
+// Its first pages leave the buffer to make room, and its parts are executed as they arrive.
+#[test]
+fn a_large_write_with_fua_from_the_network_is_durable_as_a_whole() {
+    let rig = network(256 << 10);
+    let mut client = rig.client();
+    let data: Vec<u8> = (0..1 << 20).map(|at| (at >> 12) as u8 | 1).collect();
+    let mut sqe = client.rw(io::WRITE, 0, 255);
+    sqe.cdw12 |= RwCdw12::new().with_fua(true).into_bits();
+    let call = Call {
+        sqe,
+        send: &data,
+        receive: 0,
+    };
+    client
+        .queue(|queue| queue.call("write", &call))
+        .expect("written");
+    assert_eq!(buffered(&rig.subsystem), 0);
+
+    rig.subsystem.power_cut(0).expect("it recovers");
+    assert!(client.read(0, 256).expect("read") == data);
+    drop(client);
+    rig.stop();
+}
+
+// As nvme-cli does it: id-ctrl, get-feature and set-feature 6. What was written before is durable,
+// too.
+#[test]
+fn a_host_sees_the_buffer_as_a_cache_and_switches_it_off_and_on() {
+    let rig = network(1 << 20);
+    let mut client = rig.client();
+    assert_eq!(client.controller().vwc, 3 << 1 | 1);
+
+    let set = |client: &mut Client, value| {
+        let sqe = Sqe {
+            cdw10: 6,
+            cdw11: value,
+            ..entry(admin::SET_FEATURES, 0)
+        };
+        let call = Call {
+            sqe,
+            send: &[],
+            receive: 0,
+        };
+        client
+            .admin(|queue| queue.call("feature", &call))
+            .expect("it is supported");
+    };
+    let data = vec![7; 64 << 10];
+    client.write(0, &data).expect("written");
+    assert_eq!(buffered(&rig.subsystem), 16);
+    set(&mut client, 0);
+    assert_eq!(buffered(&rig.subsystem), 0);
+    client.write(64, &data).expect("written");
+    assert_eq!(buffered(&rig.subsystem), 0);
+
+    set(&mut client, 1);
+    client.write(128, &data).expect("written");
+    assert_eq!(buffered(&rig.subsystem), 16);
+    client.flush().expect("flushed");
+    assert_eq!(buffered(&rig.subsystem), 0);
+
+    // A host that shuts its controller down loses nothing.
+    client.write(128, &data).expect("written");
+    drop(client);
+    let (mut admin, _) = raw::Peer::admin(rig.address);
+    let shuts_down = Cc::from_bits(raw::enabled()).with_shn(1).into_bits();
+    let ended = admin.call(raw::property_set(property::CC, shuts_down), &[]);
+    assert_eq!(ended.cqe.status(), Status::SUCCESS);
+    assert_eq!(buffered(&rig.subsystem), 0);
+    drop(admin);
+    rig.stop();
+}
+
+/// Data of a write that tells a thread when its first page is taken.
+struct Striking<'a> {
+    tells: Option<Sender<()>>,
+    page: &'a [u8],
+}
+
+impl HostData for Striking<'_> {
+    fn take(&mut self, len: usize) -> &[u8] {
+        if let Some(tells) = self.tells.take() {
+            tells.send(()).expect("a thread waits for it");
+        }
+        // The other thread has to get to the device's queue before the command ends.
+        std::thread::yield_now();
+        &self.page[..len]
+    }
+    fn put(&mut self, _: &[u8]) {}
+    fn put_zeroes(&mut self, _: usize) {}
+}
+
+/// Executes a long write, and cuts the power in a pause of it; `None` if the cut came too late.
+fn write_through_cut(fua: bool) -> Option<Status> {
+    let subsystem = large(32 << 20);
+    let blocks = Blocks {
+        slba: 0,
+        count: 2048,
+    };
+    let request = IoRequest::Write { blocks, fua };
+    let command = IoCommand::new(request, &subsystem.namespace(1).expect("it exists"));
+    let issuer = Issuer::service();
+    let (tells, told) = std::sync::mpsc::channel();
+
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let told = told;
+            told.recv().expect("the write begins");
+            subsystem.power_cut(1).expect("it recovers");
+        });
+
+        let mut data = Striking {
+            tells: Some(tells),
+            page: &block_of(1, 12),
+        };
+        let mut turn = subsystem.device();
+        let outcome = subsystem.execute(&mut turn, &command, &issuer, 0, &mut data);
+        // Counted in the turn: a cut that comes later is none of this command's.
+        let cuts = subsystem.power_cuts();
+        drop(turn);
+        (cuts > 0).then_some(outcome.status)
+    })
+}
+
+// It would be acknowledged, and half of it is gone: a flush after it would promise what is lost.
+#[test]
+fn a_command_that_was_paused_while_the_power_was_cut_fails() {
+    for fua in [false, true] {
+        let status = (0..100).find_map(|_| write_through_cut(fua));
+        assert_eq!(status, Some(Status::POWER_LOSS));
+    }
+}
+
+// Hosts that go on writing do not prolong it, and it lets them go first between its steps.
+#[test]
+fn a_flush_writes_back_in_steps_what_was_written_before_it() {
+    let subsystem = large(8 << 20);
+    let write = |lpn: u32| {
+        let mut turn = subsystem.device();
+        let page = block_of(u64::from(lpn) + 1, 12);
+        let payload = remap_ssd_media::Payload::Bytes(&page);
+        turn.write(0, Lpn(lpn), &payload)
+            .result
+            .expect("there is room");
+    };
+    (0..1500).for_each(write);
+    let before = subsystem.slices();
+    subsystem.drain().expect("there is room");
+    assert_eq!(buffered(&subsystem), 0);
+    assert!(
+        subsystem.slices() - before > 10,
+        "{}",
+        subsystem.slices() - before
+    );
+    let report = subsystem.power_cut(1).expect("it recovers");
+    assert_eq!(report.mapped, 1500);
+}
