@@ -1,7 +1,7 @@
 //! `kill -9` of a server under load: acknowledged data survive, all else is old or new page by
 //! page.
 //!
-//! Deduplicating disks are tested on a server that is killed, and are also dropped at random
+//! Devices whose write buffer is volatile have an oracle of their own (`buffer.rs`). Deduplicating disks are tested on a server that is killed, and are also dropped at random
 //! moments themselves (`dedup.rs`).
 //!
 //! The real program serves a device in a folder. Several hosts, each with its own part of the
@@ -12,6 +12,7 @@
 //! `KILL_ROUNDS` is the number of kills of each of the two main tests (20 if not set); `KILL_SEED`
 //! determines the commands and the moments, as precisely as the machine's clock allows.
 
+mod buffer;
 mod dedup;
 pub mod host;
 mod server;

@@ -95,11 +95,20 @@ impl Server {
     }
 
     /// SIGTERM: it shuts down cleanly.
-    pub fn stop(mut self) {
+    pub fn stop(self) {
+        self.signal("-TERM");
+    }
+
+    /// SIGUSR2: the power is cut.
+    pub fn cut(self) {
+        self.signal("-USR2");
+    }
+
+    fn signal(mut self, signal: &str) {
         let pid = self.child.id().to_string();
         assert!(
             Command::new("kill")
-                .args(["-TERM", &pid])
+                .args([signal, &pid])
                 .status()
                 .expect("kill")
                 .success()
