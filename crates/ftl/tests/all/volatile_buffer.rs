@@ -102,6 +102,59 @@ fn a_flush_waits_for_the_pages() {
     assert!(flushed(Guards::without(Guard::FlushWaits)) < 12);
 }
 
+/// A write with FUA waits for its pages in the buffer, and for those that made room for later ones of the same command.
+#[test]
+fn a_forced_write_waits_for_its_pages_and_for_no_others() {
+    let forced = |guards: Guards| {
+        let config = Config {
+            guards,
+            ..volatile(SchemeKind::RemapSsd)
+        };
+        let mut ftl = device(small_geometry(), &config);
+        put(&mut ftl, 15, 15);
+        flush(&mut ftl);
+        put(&mut ftl, 15, 115);
+        ftl.media_mut().attach_rail();
+        let mut ftl = cut_after(ftl, |ftl| {
+            for lpn in 0..12 {
+                put(ftl, lpn, u64::from(lpn));
+            }
+            ftl.make_durable(Lpn::ZERO, 12).expect("there is room");
+            put(ftl, 14, 14);
+        });
+        assert_eq!(held(&mut ftl, 14), Page::Zeroes);
+        (0..12)
+            .filter(|lpn| held(&mut ftl, *lpn) == Page::Identity(u64::from(*lpn)))
+            .count()
+    };
+    assert_eq!(forced(Guards::ALL), 12);
+    assert!(forced(Guards::without(Guard::FlushWaits)) < 12);
+    let mut ftl = device(small_geometry(), &volatile(SchemeKind::RemapSsd));
+    assert_eq!(ftl.make_durable(Lpn(1), u32::MAX), Err(Refusal::OutOfRange));
+}
+
+/// A flush in steps leaves pages in the buffer that were written after it had begun.
+#[test]
+fn a_flush_in_steps_writes_back_what_was_there_before_it() {
+    let mut ftl = device(small_geometry(), &volatile(SchemeKind::RemapSsd));
+    for lpn in 0..4 {
+        put(&mut ftl, lpn, u64::from(lpn));
+    }
+    let mark = ftl.buffer_mark();
+    // One page is written again, and is younger then.
+    put(&mut ftl, 1, 101);
+    put(&mut ftl, 5, 5);
+    let mut step = |pages| ftl.write_back_older(mark, pages).expect("there is room");
+    assert_eq!([step(2), step(2), step(2)], [2, 1, 0]);
+    ftl.flush_written();
+    assert_eq!(ftl.buffered_pages(), 2);
+
+    let mut ftl = cycled(ftl);
+    let left = [0, 1, 2, 3, 5].map(|lpn| held(&mut ftl, lpn));
+    let [zero, two, three] = [0, 2, 3].map(Page::Identity);
+    assert_eq!(left, [zero, Page::Zeroes, two, three, Page::Zeroes]);
+}
+
 /// Commands whose acknowledgement promises durability.
 #[test]
 fn other_commands_wait_for_the_pages_that_they_name() {
