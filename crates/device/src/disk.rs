@@ -3,8 +3,8 @@
 //! Host software (a database's file layer, a deduplicating store, a log-structured file system) is
 //! written once against [`Disk`] and runs on a device in this process ([`LocalDisk`]), on one in a
 //! folder, or on one on the network. Invariant: an operation has taken effect when it returns;
-//! written data survives the end of the process at any instant, and a crash of the machine once
-//! `flush` has returned. Absent: time, queues, other hosts.
+//! written data survives the end of the process at any instant (unless the device has a volatile write buffer), and a crash of
+//! the machine once `flush` has returned. Absent: time, queues, other hosts.
 
 use crate::device::Device;
 use remap_ssd_ftl::{FilePage, FileStatus, Lpn, Refusal, Remap};

@@ -60,9 +60,9 @@ impl Handle {
         self.send(ServiceEvent::Tell);
     }
 
-    /// Cuts the power of a service with a volatile cache: the cache loses data as it may, and
+    /// Cuts the power of a service with a volatile cache, or a device whose write buffer is volatile: these lose data as they may, and
     /// **this process ends**, so that the next start recovers: with exit code 0, or with 1 if the
-    /// device did not take what survives. Without such a cache it has no effect.
+    /// device did not take what survives. Without either it has no effect.
     pub fn cut_power(&self) {
         self.send(ServiceEvent::CutPower);
     }

@@ -79,7 +79,7 @@ pub struct Spec {
     /// [`CACHE_BYTES_MIN`](remap_ssd_nvme::controller::CACHE_BYTES_MIN).
     pub volatile_cache: Option<u64>,
     /// Seed for the losses of that cache in [`Handle::cut_power`](crate::Handle::cut_power); a
-    /// random one otherwise. Only with `volatile_cache`.
+    /// random one otherwise. Only with `volatile_cache`: a device's own volatile write buffer is lost as a whole.
     pub cut_seed: Option<u64>,
     /// Log level that operators can read and change over HTTP.
     pub log: Arc<dyn LogLevel>,

@@ -10,8 +10,7 @@
 
 use crate::contents::{ContentId, ZEROES};
 use crate::record::{Event, Recording};
-use rand::{RngExt, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
+use remap_ssd_nvme::controller::LossDraw;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A version of a block that is not durable yet.
@@ -93,76 +92,24 @@ impl DiskState {
         blocks
     }
 
-    /// Draws the losses. No single distribution finds all faults: a file system is damaged by one
-    /// stale block among many, a program by a missing write before a later one that survived.
+    /// Draws the losses, as the volatile cache of a served device does.
     fn draw(&self, number: u64) -> Vec<Lost> {
-        let mut random = Xoshiro256PlusPlus::seed_from_u64(number);
-        let shape = random.random_range(0..6u32);
-        let share = random.random::<f64>();
+        let blocks: Vec<u64> = self.pending.keys().copied().collect();
+        let commands = self.pending.values().flatten();
+        let commands = commands.map(|version| version.event.into()).collect();
+        let mut draw = LossDraw::new(number, &blocks, &commands);
 
-        // A third of the cuts loses whole requests, one in six everything.
-        match shape {
-            0 => self.pick(|versions| versions.len()),
-            1 => self.few(&mut random),
-            2 | 3 => self.commands(&mut random, share),
-            _ => self.pick(|versions| {
-                if random.random_bool(share) {
-                    random.random_range(1..=versions.len())
-                } else {
-                    0
-                }
-            }),
-        }
-    }
-
-    fn pick(&self, mut lose: impl FnMut(&[Version]) -> usize) -> Vec<Lost> {
-        let lost = self.pending.iter().map(|(block, all)| Lost {
-            block: *block,
-            versions: lose(all) as u32,
+        let lost = self.pending.iter().map(|(block, versions)| {
+            let commands: Vec<u64> = versions
+                .iter()
+                .map(|version| version.event.into())
+                .collect();
+            Lost {
+                block: *block,
+                versions: draw.lost(*block, &commands) as u32,
+            }
         });
         lost.filter(|lost| lost.versions > 0).collect()
-    }
-
-    fn few(&self, random: &mut Xoshiro256PlusPlus) -> Vec<Lost> {
-        let blocks: Vec<u64> = self.pending.keys().copied().collect();
-        if blocks.is_empty() {
-            return Vec::new();
-        }
-        let count = random.random_range(1..=3);
-        let chosen: BTreeSet<u64> = (0..count)
-            .map(|_| blocks[random.random_range(0..blocks.len())])
-            .collect();
-        self.pick(|versions| versions.len())
-            .into_iter()
-            .filter(|lost| chosen.contains(&lost.block))
-            .map(|lost| Lost {
-                versions: random.random_range(1..=lost.versions),
-                ..lost
-            })
-            .collect()
-    }
-
-    /// Loses whole requests, with all of their blocks.
-    fn commands(&self, random: &mut Xoshiro256PlusPlus, share: f64) -> Vec<Lost> {
-        let requests: BTreeSet<u32> = self
-            .pending
-            .values()
-            .flatten()
-            .map(|version| version.event)
-            .collect();
-        let gone: BTreeSet<u32> = requests
-            .into_iter()
-            .filter(|_| random.random_bool(share))
-            .collect();
-
-        // A contiguous run of the newest: a missing version below a newer one is invisible.
-        self.pick(|versions| {
-            versions
-                .iter()
-                .rev()
-                .take_while(|version| gone.contains(&version.event))
-                .count()
-        })
     }
 }
 

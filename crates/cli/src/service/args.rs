@@ -20,12 +20,12 @@ use std::sync::Arc;
 ///
 /// Acknowledged data survive the end of this process at any instant, and a crash of the machine if
 /// they were flushed. With --volatile-cache they survive the end of the process only if they were
-/// flushed or written with FUA.
+/// flushed or written with FUA; so it is with a device whose write buffer has no power-loss protection.
 ///
 /// Signals: SIGTERM, SIGINT, SIGQUIT and SIGHUP shut the service down cleanly (SIGHUP is ignored
 /// under `nohup`); with --keys or --allow, or under systemd, SIGHUP reloads the keys and resolves
 /// names again, without dropping hosts; SIGUSR1 logs statistics; SIGUSR2 cuts the power with
-/// --volatile-cache, and is ignored without.
+/// --volatile-cache or such a device, and is ignored otherwise.
 ///
 /// Exit code 0 after a clean shutdown or a power cut, 1 if the device or the disk under it failed,
 /// 2 for invalid arguments.

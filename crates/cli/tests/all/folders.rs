@@ -401,3 +401,50 @@ fn a_cache_of_pages_is_refused_on_larger_units() {
     ];
     run(&args).fails(2, &["indirection units larger than 4 KiB"]);
 }
+
+/// Settings of a device whose own write buffer is volatile.
+const VOLATILE: &str = "firmware.write_buffer_bytes=1MiB,firmware.power_loss_protection=false";
+
+#[test]
+fn a_device_with_a_volatile_write_buffer_tells_hosts_and_loses_it_at_a_power_cut() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (image, text) = create(dir.path(), &["--set", VOLATILE]);
+    let refused = run(&["serve", "--image", &text, "--volatile-cache", "1MiB"]);
+    refused.fails(2, &["--volatile-cache", "volatile write buffer of its own"]);
+
+    let served = serve(&["--image", &text]);
+    let identified = served.io(&["identify", "--json"]).ok().json();
+    assert_eq!(identified["volatile_write_cache"], true);
+    let write = |served: &crate::service::Served, lba: &str, value| {
+        let file = data(dir.path(), value);
+        served.io(&["write", "--lba", lba, "--file", &file]).ok();
+    };
+    write(&served, "0", 1);
+    served.io(&["flush"]).ok();
+    write(&served, "0", 2);
+    write(&served, "1", 2);
+    served.signal("USR2");
+    served.says("the power was cut");
+    served.says("\"buffered_pages_lost\":2");
+    drop(served);
+
+    let left = || {
+        let served = serve(&["--image", &text]);
+        let left = dir.path().join("left");
+        let to = left.to_str().expect("text");
+        served
+            .io(&["read", "--lba", "0", "--blocks", "1", "--file", to])
+            .ok();
+        (served, std::fs::read(left).expect("read")[0])
+    };
+    let (served, value) = left();
+    assert_eq!(value, 1);
+    write(&served, "0", 3);
+    // A clean shutdown is no power cut.
+    served.stop_with("TERM");
+    let (served, value) = left();
+    assert_eq!(value, 3);
+    served.stop();
+    let health = std::fs::read_to_string(image.join("health.json")).expect("there");
+    assert!(health.contains("\"unsafe_shutdowns\": 1"), "{health}");
+}

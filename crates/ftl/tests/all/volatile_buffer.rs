@@ -129,7 +129,21 @@ fn a_forced_write_waits_for_its_pages_and_for_no_others() {
     };
     assert_eq!(forced(Guards::ALL), 12);
     assert!(forced(Guards::without(Guard::FlushWaits)) < 12);
+
+    // A page that has just left, to make room, and whose slot is not filled again yet.
     let mut ftl = device(small_geometry(), &volatile(SchemeKind::RemapSsd));
+    ftl.media_mut().attach_rail();
+    let mut ftl = cut_after(ftl, |ftl| {
+        let mut lpn = 0;
+        while ftl.stats().buffer_written_back == 0 {
+            put(ftl, lpn, 20 + u64::from(lpn));
+            lpn += 1;
+        }
+        ftl.make_durable(Lpn::ZERO, 1).expect("there is room");
+        assert!(ftl.buffered_pages() > 4, "the others stay");
+    });
+    assert_eq!(held(&mut ftl, 0), Page::Identity(20));
+    assert_eq!(held(&mut ftl, 1), Page::Zeroes);
     assert_eq!(ftl.make_durable(Lpn(1), u32::MAX), Err(Refusal::OutOfRange));
 }
 

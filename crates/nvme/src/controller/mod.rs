@@ -116,7 +116,7 @@ pub use standing::Standing;
 pub use subsystem::{Latency, Subsystem};
 pub use turn::DeviceTurn;
 pub use turnstile::Weight;
-pub use volatile::{CACHE_BYTES_MIN, CutReport, LostBlocks};
+pub use volatile::{CACHE_BYTES_MIN, CutReport, LossDraw, LostBlocks};
 
 /// Largest data transfer of one command: MDTS 8, in units of 4 KiB.
 pub const TRANSFER_BYTES_MAX: u32 = 1 << 20;

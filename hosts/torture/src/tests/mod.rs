@@ -3,6 +3,7 @@
 
 mod campaign;
 mod disks;
+mod draws;
 mod files;
 mod kit;
 mod reachable;

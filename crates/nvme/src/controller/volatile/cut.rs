@@ -4,13 +4,12 @@
 //! Then the base of its sectors survives: the previous content of the device.
 //!
 //! Invariants: the seed determines everything; data replaced by the newest durable version never
-//! comes back, since it is neither here nor on the device. Absent: writing the survivors to the
-//! device (`access`).
+//! comes back, since it is neither here nor on the device. Absent: how losses are drawn (`draw`), and
+//! writing the survivors to the device (`access`).
 
+use super::draw::LossDraw;
 use super::page::{CachedPage, WrittenBack, copy_sector};
 use super::{CachedVersion, SECTOR_BYTES, Sectors, VolatileCache};
-use rand::{RngExt, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_media::Lpn;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,82 +44,6 @@ pub struct CutReport {
     pub lost: Vec<LostBlocks>,
 }
 
-/// How many of its newest versions each block loses. No single distribution finds all faults:
-/// sometimes one block among many is old, sometimes a whole command is missing while a later one is
-/// present.
-enum Draw {
-    /// Every version: blocks are as the device has them.
-    All,
-    /// Some versions in these pages, none in others.
-    Few(BTreeSet<Lpn>),
-    /// The versions of these commands, unless a later command's version is kept.
-    Commands(BTreeSet<u64>),
-    /// Some versions, in this share of the blocks.
-    Share(f64),
-}
-
-impl Draw {
-    fn new(cache: &VolatileCache, random: &mut Xoshiro256PlusPlus) -> Self {
-        match random.random_range(0..6u32) {
-            0 => Self::All,
-            1 => {
-                let pages: Vec<Lpn> = cache.pages.keys().copied().collect();
-                let count = random.random_range(1..=3usize);
-
-                let chosen = (0..count).filter(|_| !pages.is_empty());
-                Self::Few(
-                    chosen
-                        .map(|_| pages[random.random_range(0..pages.len())])
-                        .collect(),
-                )
-            }
-            2 | 3 => {
-                let share = random.random::<f64>();
-
-                let commands: BTreeSet<u64> = cache
-                    .pages
-                    .values()
-                    .flat_map(|page| &page.versions)
-                    .map(|version| version.command)
-                    .collect();
-
-                Self::Commands(
-                    commands
-                        .into_iter()
-                        .filter(|_| random.random_bool(share))
-                        .collect(),
-                )
-            }
-            _ => Self::Share(random.random()),
-        }
-    }
-
-    /// Number of the newest of a block's versions (oldest first) that are lost.
-    fn lost(
-        &self,
-        lpn: Lpn,
-        versions: &[&CachedVersion],
-        random: &mut Xoshiro256PlusPlus,
-    ) -> usize {
-        match self {
-            Self::All => versions.len(),
-            Self::Few(pages) if pages.contains(&lpn) => random.random_range(1..=versions.len()),
-            Self::Few(_) => 0,
-            // An unbroken run of the newest ones: a version missing under a newer one is not
-            // visible.
-            Self::Commands(gone) => versions
-                .iter()
-                .rev()
-                .take_while(|version| gone.contains(&version.command))
-                .count(),
-            Self::Share(share) if random.random_bool(*share) => {
-                random.random_range(1..=versions.len())
-            }
-            Self::Share(_) => 0,
-        }
-    }
-}
-
 /// Surviving part of a page: sectors to change on the device, with their content.
 pub(super) struct Survivor {
     pub lpn: Lpn,
@@ -136,8 +59,10 @@ impl VolatileCache {
         seed: u64,
         block_bytes: impl Fn(Lpn) -> usize,
     ) -> (Vec<Survivor>, CutReport) {
-        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let draw = Draw::new(self, &mut random);
+        let places: Vec<Lpn> = self.pages.keys().copied().collect();
+        let versions = self.pages.values().flat_map(|page| &page.versions);
+        let commands: BTreeSet<u64> = versions.map(|version| version.command).collect();
+        let mut draw = LossDraw::new(seed, &places, &commands);
         let mut report = CutReport {
             seed,
             ..CutReport::default()
@@ -170,7 +95,8 @@ impl VolatileCache {
                     continue;
                 }
 
-                let gone = draw.lost(lpn, &of_block, &mut random);
+                let commands: Vec<u64> = of_block.iter().map(|version| version.command).collect();
+                let gone = draw.lost(lpn, &commands);
                 let kept = of_block.len() - gone;
                 report.count(&of_block, kept);
                 lost.blocks += u32::from(gone > 0);

@@ -5,6 +5,7 @@
 //! mod     versions of pages, oldest first, and the room that they take
 //! page    the versions of one page, and the previous content of the device
 //! cut     the versions that survive a power cut
+//! draw    how many of its newest versions each block loses
 //! access  reads and writes of commands through the cache, and write-back
 //! ```
 //! A write adds a version to each page that it touches. Reads see the newest version. Write-back
@@ -21,9 +22,11 @@
 
 mod access;
 mod cut;
+mod draw;
 mod page;
 
 pub use cut::{CutReport, LostBlocks};
+pub use draw::LossDraw;
 use page::{BASE_BYTES, CachedPage, WrittenBack};
 use remap_ssd_media::Lpn;
 use remap_ssd_media::folder::HistoryPosition;
