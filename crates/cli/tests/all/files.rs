@@ -3,9 +3,9 @@
 
 use crate::kit::run;
 use crate::service::serve;
-use rustix::fs::{FallocateFlags, copy_file_range, fallocate};
+use rustix::fs::{FallocateFlags, OFlags, copy_file_range, fallocate};
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -229,4 +229,58 @@ fn what_was_synced_through_the_file_survives_a_power_cut_of_the_volatile_cache()
         served.stop();
     }
     assert!(lost > 0, "six power cuts have lost nothing");
+}
+
+// The same for a device whose own write buffer is volatile: a kill empties it, and O_DSYNC writes through it.
+#[test]
+fn what_was_synced_through_the_file_survives_the_loss_of_a_volatile_write_buffer() {
+    if !can_mount() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let image = dir.path().join("disk");
+    let image = image.to_str().expect("text");
+    let set = "firmware.write_buffer_bytes=1MiB,firmware.power_loss_protection=false";
+    run(&["image", "create", image, "--size", "16MiB", "--set", set]).ok();
+
+    for round in 0..4u8 {
+        let folder = dir.path().join(format!("folder{round}"));
+        std::fs::create_dir(&folder).expect("a new folder");
+        let at = folder.to_str().expect("text");
+        let served = serve(&["--image", image, "--fuse", at]);
+        let file = open(&folder);
+        let fill = |value: u8| vec![value; 32 * 4096];
+        file.write_all_at(&fill(100 + round), 0).expect("room");
+        file.sync_all().expect("synced");
+        let through = OpenOptions::new()
+            .write(true)
+            .custom_flags(OFlags::DSYNC.bits() as i32)
+            .open(folder.join("n1"))
+            .expect("it is there");
+        through
+            .write_all_at(&fill(150 + round), 4096 * 32)
+            .expect("room");
+        file.write_all_at(&fill(200 + round), 4096 * 64)
+            .expect("room");
+        drop((file, through));
+        served.kill();
+        let _ = Command::new("umount").args(["--lazy", at]).status();
+
+        let served = serve(&["--image", image, "--fuse", at]);
+        let file = open(&folder);
+        assert!(
+            read(&file, 0, 32 * 4096) == fill(100 + round),
+            "round {round}"
+        );
+        assert!(
+            read(&file, 4096 * 32, 32 * 4096) == fill(150 + round),
+            "round {round}"
+        );
+        assert!(
+            read(&file, 4096 * 64, 32 * 4096) == fill(0),
+            "nothing made room for others"
+        );
+        drop(file);
+        served.stop();
+    }
 }

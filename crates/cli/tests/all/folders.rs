@@ -413,7 +413,7 @@ fn a_device_with_a_volatile_write_buffer_tells_hosts_and_loses_it_at_a_power_cut
     refused.fails(2, &["--volatile-cache", "volatile write buffer of its own"]);
 
     let served = serve(&["--image", &text]);
-    let identified = served.io(&["identify", "--json"]).ok().json();
+    let identified = served.io(&["id", "--json"]).ok().json();
     assert_eq!(identified["volatile_write_cache"], true);
     let write = |served: &crate::service::Served, lba: &str, value| {
         let file = data(dir.path(), value);
