@@ -1,11 +1,8 @@
 //! Replay codes are seeds: what a number draws may not change.
 
 use crate::contents::ZEROES;
-use crate::cut::{Choice, DiskState, Lost, Version};
-use rand::{RngExt, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
+use crate::cut::{Choice, DiskState, Version};
 use std::collections::BTreeMap;
-use std::collections::BTreeSet;
 
 /// 40 blocks with one to four versions of 60 commands.
 fn state() -> DiskState {
