@@ -18,7 +18,8 @@ use crate::open_error::OpenError;
 use crate::step::{DataPath, Step};
 use crate::timing::Timing;
 use remap_ssd_ftl::{
-    BufferMark, FileBlock, FilePage, Ftl, Glimpse, Lpn, RecoveryReport, Refusal, Stats, UsablePages,
+    BufferedPages, FileBlock, FilePage, Ftl, Glimpse, Lpn, RecoveryReport, Refusal, Stats,
+    UsablePages,
 };
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{Media, Payload};
@@ -485,15 +486,20 @@ impl Device {
         self.complete(now, DataPath::Flush, result)
     }
 
-    /// The end of a flush whose pages have been written back step by step (`write_back_older`). Without a volatile write
+    /// The end of a flush whose pages have been written back step by step (`write_back_listed`). Without a volatile write
     /// buffer it is a flush.
     pub fn flush_written(&mut self, now: u64) -> Completion {
         self.ftl.flush_written();
         self.complete(now, DataPath::Flush, Ok(()))
     }
 
-    /// Writes back at most `pages` of the pages that were in a volatile write buffer when the mark was made
-    /// (`Ftl::buffer_mark`); the second value is their number.
+    /// The pages that a volatile write buffer holds now, for `write_back_listed`.
+    pub fn volatile_pages(&mut self) -> BufferedPages {
+        self.ftl.volatile_pages()
+    }
+
+    /// Writes back at most `pages` of these pages, in their newest versions, and takes them from the list; the second value is
+    /// their number.
     ///
     /// ```
     /// use remap_ssd_device::{Device, DeviceConfig, Lpn, Payload, SchemeKind};
@@ -505,26 +511,25 @@ impl Device {
     ///     device.write(0, lpn, &Payload::Bytes(&[1; 4096])).result?;
     /// }
     ///
-    /// // One page as a write with FUA, then the rest as a flush in steps, for which later writes are no concern.
+    /// // One page as a write with FUA, then the rest as a flush in steps, for which later pages are no concern.
     /// device.make_durable(0, Lpn(3), 1).result?;
-    /// let mark = device.ftl().buffer_mark();
+    /// let mut listed = device.volatile_pages();
     /// device.write(0, Lpn(9), &Payload::Bytes(&[1; 4096])).result?;
-    /// assert_eq!(device.write_back_older(0, mark, 2).1, 2);
-    /// assert_eq!(device.write_back_older(0, mark, 2).1, 1);
-    /// assert_eq!(device.write_back_older(0, mark, 2).1, 0);
+    /// assert_eq!(device.write_back_listed(0, &mut listed, 2).1, 2);
+    /// assert_eq!(device.write_back_listed(0, &mut listed, 2).1, 1);
     /// device.flush_written(0).result?;
     ///
     /// let (_, report) = device.power_cycle()?;
     /// assert_eq!(report.mapped, 4);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn write_back_older(
+    pub fn write_back_listed(
         &mut self,
         now: u64,
-        mark: BufferMark,
+        listed: &mut BufferedPages,
         pages: u32,
     ) -> (Completion, u32) {
-        let written = self.ftl.write_back_older(mark, pages);
+        let written = self.ftl.write_back_listed(listed, pages);
         let completion = self.complete(now, DataPath::Own, written.map(drop));
         (completion, written.unwrap_or(0))
     }

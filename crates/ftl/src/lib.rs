@@ -41,7 +41,7 @@ pub use recovery::witnesses::RecoveryReport;
 pub use remap_ssd_media::Lpn;
 pub use stats::{RemapCounts, SchemeCounters, Stats};
 pub use superblock::{Owners, Stream, Superblock, SuperblockState};
-pub use verbs::buffer::BufferMark;
+pub use verbs::buffer::BufferedPages;
 pub use verbs::command;
 pub use verbs::glimpse::{Glimpse, UsablePages};
 pub use verbs::relearn::UnknownPage;

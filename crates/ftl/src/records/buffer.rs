@@ -210,11 +210,6 @@ impl WriteBuffer {
         self.last_number
     }
 
-    /// The number of the page that a volatile buffer got last.
-    pub(crate) fn last_number(&self) -> u64 {
-        self.last_number
-    }
-
     /// The slot of an LPN.
     pub(crate) fn slot(&self, lpn: Lpn) -> Option<u32> {
         self.index.get(&lpn).copied()
@@ -340,17 +335,6 @@ impl WriteBuffer {
                 let lpn = self.pages[slot as usize].as_ref().map(|page| page.lpn);
                 found.extend(lpn.filter(|lpn| Some(*lpn) != written));
             }
-        }
-        found
-    }
-
-    /// The oldest pages of a volatile buffer whose numbers are at most `until`.
-    pub(crate) fn oldest_until(&mut self, until: u64, count: u32) -> Vec<Lpn> {
-        let mut found = self.oldest(count, None);
-        let is_newer = |lpn: &Lpn| self.page(*lpn).is_none_or(|page| page.wsn > until);
-        // Pages are in the order of their numbers.
-        if let Some(end) = found.iter().position(is_newer) {
-            found.truncate(end);
         }
         found
     }

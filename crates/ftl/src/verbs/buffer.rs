@@ -22,9 +22,12 @@ use crate::recovery::witnesses::Witnesses;
 use remap_ssd_media::{After, Lpn, PageView, Payload, Ppn};
 use std::ops::Range;
 
-/// An instant in the life of a volatile write buffer: the number of the page that it got last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BufferMark(u64);
+/// Logical pages that a volatile write buffer held at an instant: those that have been there for longest last.
+///
+/// By their LPNs, not by their versions: a page that is written again in the buffer takes the place of a version that a flush
+/// must not lose, and leaves for it.
+#[derive(Debug)]
+pub struct BufferedPages(Vec<Lpn>);
 
 /// The share of the slots that is kept free.
 const FREE_ONE_IN: u32 = 8;
@@ -157,26 +160,34 @@ impl Ftl {
         Ok(())
     }
 
-    /// A mark of what a volatile write buffer holds now, for `write_back_older`.
-    pub fn buffer_mark(&self) -> BufferMark {
-        let last = self.buffer.as_ref().map(|buffer| buffer.last_number());
-        BufferMark(last.unwrap_or(0))
+    /// The pages that a volatile write buffer holds now, for `write_back_listed`. A buffer that a capacitor saves has none to write.
+    pub fn volatile_pages(&mut self) -> BufferedPages {
+        let mut lpns = match &mut self.buffer {
+            Some(buffer) if self.core.config.has_volatile_buffer() => buffer.oldest(u32::MAX, None),
+            _ => Vec::new(),
+        };
+        lpns.reverse();
+        BufferedPages(lpns)
     }
 
-    /// Writes at most `pages` of the pages that were in a volatile write buffer when the mark was made, those that have been there
-    /// for longest first; returns how many. A buffer that a capacitor saves has nothing to write.
+    /// Writes back at most `pages` of these pages, and takes them from the list; returns how many. Pages that have left the buffer
+    /// since are passed over, so fewer than `pages` are the last ones.
     ///
     /// # Errors
     /// Those of `write`. The pages that were not written stay in the buffer.
-    pub fn write_back_older(&mut self, mark: BufferMark, pages: u32) -> Result<u32, Refusal> {
-        match &mut self.buffer {
-            Some(buffer) if self.core.config.has_volatile_buffer() => {
-                let oldest = buffer.oldest_until(mark.0, pages);
-                self.write_back_pages(&oldest)?;
-                Ok(oldest.len() as u32)
-            }
-            _ => Ok(0),
-        }
+    pub fn write_back_listed(
+        &mut self,
+        listed: &mut BufferedPages,
+        pages: u32,
+    ) -> Result<u32, Refusal> {
+        let Some(buffer) = &self.buffer else {
+            return Ok(0);
+        };
+        let next = std::iter::from_fn(|| listed.0.pop());
+        let held = next.filter(|lpn| buffer.slot(*lpn).is_some());
+        let held: Vec<Lpn> = held.take(pages as usize).collect();
+        self.write_back_pages(&held)?;
+        Ok(held.len() as u32)
     }
 
     #[cold]

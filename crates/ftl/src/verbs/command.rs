@@ -378,12 +378,13 @@ impl Ftl {
     /// # Errors
     /// Those of `write`, only with a volatile write buffer. The pages that were not written stay in it.
     pub fn flush(&mut self) -> Result<(), Refusal> {
-        self.write_back_older(self.buffer_mark(), u32::MAX)?;
+        let mut listed = self.volatile_pages();
+        self.write_back_listed(&mut listed, u32::MAX)?;
         self.flush_written();
         Ok(())
     }
 
-    /// The end of a flush whose pages the caller has written back step by step (`write_back_older`): completes when everything
+    /// The end of a flush whose pages the caller has written back step by step (`write_back_listed`): completes when everything
     /// that has been issued is durable.
     pub fn flush_written(&mut self) {
         self.end_write();

@@ -388,15 +388,15 @@ impl ActiveCommand<'_, '_> {
         Ok(())
     }
 
-    /// Writes back what the device's volatile write buffer holds now. What others write in the meantime stays there, so that
-    /// a flush ends.
+    /// Writes back the pages that the device's volatile write buffer holds now, in their newest versions: others may write them again
+    /// between the steps. Other pages stay, so that a flush ends.
     fn empty_buffer(&mut self) -> Result<(), Status> {
-        let mark = self.device.ftl().buffer_mark();
+        let mut listed = self.device.volatile_pages();
         while self.has_buffer {
             self.pause()?;
             let (completion, pages) =
                 self.device
-                    .write_back_older(self.now, mark, WRITE_BACK_PAGES);
+                    .write_back_listed(self.now, &mut listed, WRITE_BACK_PAGES);
             self.device.spend(Step::WriteBack(pages));
             self.done(completion)?;
             if pages < WRITE_BACK_PAGES {

@@ -330,6 +330,29 @@ fn a_flush_writes_back_in_steps_what_was_written_before_it() {
     assert_eq!(report.mapped, 1500);
 }
 
+// The older version of such a page is acknowledged, and the newer one has taken its place in the buffer.
+#[test]
+fn a_flush_loses_no_page_that_is_written_again_between_its_steps() {
+    let subsystem = large(8 << 20);
+    let write = |lpn: u32, stamp: u64| {
+        let page = block_of(stamp, 12);
+        let payload = remap_ssd_media::Payload::Bytes(&page);
+        let written = subsystem.device().write(0, Lpn(lpn), &payload);
+        written.result.expect("there is room");
+    };
+    (0..1500).for_each(|lpn| write(lpn, 1));
+    std::thread::scope(|scope| {
+        let flush = scope.spawn(|| subsystem.drain().expect("there is room"));
+        // From the youngest on, which the flush writes last.
+        let mut again = (0..1500).rev().cycle();
+        while !flush.is_finished() {
+            write(again.next().expect("endless"), 2);
+        }
+    });
+    let report = subsystem.power_cut(1).expect("it recovers");
+    assert_eq!(report.mapped, 1500);
+}
+
 /// A program that relies on the order of its writes: record `n` is written to block `n`, and nothing is flushed. Returns
 /// true if the cut leaves a record without an earlier one.
 fn finds_a_gap(bench: &Bench, cut: impl FnOnce(&Subsystem)) -> bool {
