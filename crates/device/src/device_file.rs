@@ -82,7 +82,11 @@ impl DeviceConfig {
         // any name.
         keys::move_renamed(&mut given);
         keys::expand_mode(&mut given);
-        keys::expand_channel(&mut given, self.geometry.word_line().page_bytes.into())
+        keys::names_spare(&given)
+            .and_then(|()| {
+                let page_bytes = self.geometry.word_line().page_bytes;
+                keys::expand_channel(&mut given, page_bytes.into())
+            })
             .map_err(|problem| DeviceConfigError(problem.text))?;
         let mut merged = self.to_value();
         merge(&mut merged, given);

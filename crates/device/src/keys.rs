@@ -699,6 +699,21 @@ pub(crate) fn move_renamed(given: &mut Value) {
 /// Keys of the channel's rate, for which `flash.transfer_ns` stands.
 pub(crate) const OF_CHANNEL: [&str; 3] = ["channel_mts", "channel_bytes", "spare_bytes"];
 
+/// Checks that settings of an existing device which name the channel's rate name the spare bytes too: of a rate in its file, the device has
+/// only `flash.transfer_ns`.
+pub(crate) fn names_spare(given: &Value) -> Result<(), KeyProblem> {
+    let [rate, _, spare] =
+        OF_CHANNEL.map(|name| given.pointer(&format!("/flash/{name}")).is_some());
+    if rate && !spare {
+        return Err(KeyProblem {
+            path: "flash.channel_mts".into(),
+            text: "flash.channel_mts needs flash.spare_bytes beside it (0 for data alone): of these the device keeps only flash.transfer_ns".into(),
+            meant: None,
+        });
+    }
+    Ok(())
+}
+
 /// Replaces the rate of the channel by the time of 4 KiB, on flash pages of `page_bytes` unless they are given. Invalid values
 /// are reported by `problems`.
 pub(crate) fn expand_channel(given: &mut Value, page_bytes: u64) -> Result<(), KeyProblem> {

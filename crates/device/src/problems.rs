@@ -200,17 +200,21 @@ impl DeviceConfig {
     /// Suspensions that take longer than what they interrupt.
     fn contradictions_of_suspension(&self) -> Vec<KeyProblem> {
         let Self { flash, timing, .. } = self;
-        let slowest = flash.program_ns.times().iter().copied().max();
+        let fastest = flash.program_ns.times().iter().copied().min().unwrap_or(0);
         let program_ns = timing.suspend_ns;
         let (erase_path, erase_ns) = match timing.erase_suspend_ns {
             Some(own) => ("timing.erase_suspend_ns", own),
             None => ("timing.suspend_ns", program_ns),
         };
-        let programs = ("flash.program_ns", slowest.unwrap_or(0));
+        let programs = if self.firmware.slc_share > 0.0 && flash.slc_program_ns < fastest {
+            ("flash.slc_program_ns", flash.slc_program_ns)
+        } else {
+            ("flash.program_ns", fastest)
+        };
         let erases = ("flash.erase_ns", flash.erase_ns);
 
         let mut wrong = Vec::new();
-        for (suspends, path, suspend_ns, (operation, longest), switch) in [
+        for (suspends, path, suspend_ns, (operation, time), switch) in [
             (
                 suspends_programs(self),
                 "timing.suspend_ns",
@@ -226,11 +230,11 @@ impl DeviceConfig {
                 "timing.erase_suspensions",
             ),
         ] {
-            if suspends && suspend_ns > longest {
+            if suspends && suspend_ns > time {
                 wrong.push(problem(
                     path,
                     &format!(
-                        "{path} = {suspend_ns} must be at most {operation} = {longest}: a read would wait less for the end of the operation. \
+                        "{path} = {suspend_ns} must be at most {operation} = {time}: a read would wait less for the end of the operation. \
                          {switch} = 0 turns its suspension off"
                     ),
                 ));

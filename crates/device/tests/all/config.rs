@@ -409,7 +409,10 @@ fn the_rate_of_a_channel_stands_for_the_time_of_4_kib() {
     };
     let rate = "flash.channel_mts=1200";
     assert_eq!(set(&[rate, "flash.spare_bytes=1952"]), Ok(3820));
-    assert!(set(&[rate, "flash.transfer_ns=5us"]).is_err());
+    let spare = "flash.spare_bytes=0";
+    assert!(set(&[rate, spare, "flash.transfer_ns=5us"]).is_err());
+    // The device no longer knows the spare bytes of its file.
+    assert!(set(&[rate]).is_err());
 }
 
 #[test]
@@ -430,6 +433,20 @@ fn a_suspension_longer_than_what_it_interrupts_is_refused() {
         with("timing.suspensions=0,timing.suspend_ns=501us"),
         Ok(()),
         "it has no effect"
+    );
+
+    let types = "flash.program_ns=200us/600us/2ms,geometry.cell_bits=3,geometry.one_shot=false,timing.suspensions=4";
+    let longer = with(&format!("{types},timing.suspend_ns=201us")).unwrap_err();
+    assert!(
+        longer.contains("at most flash.program_ns = 200000"),
+        "{longer}"
+    );
+    let slc =
+        "geometry.cell_bits=3,geometry.one_shot=true,firmware.slc_share=0.1,timing.suspensions=4";
+    let longer = with(&format!("{slc},timing.suspend_ns=201us")).unwrap_err();
+    assert!(
+        longer.contains("at most flash.slc_program_ns = 200000"),
+        "{longer}"
     );
 
     let erases = "timing.erase_suspensions=1,timing.erase_suspend_ns=6ms";
