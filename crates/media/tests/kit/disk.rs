@@ -126,11 +126,11 @@ impl Disk {
                 continue;
             }
             let replaced = self.replaced.get(name).filter(|_| below(2) == 0);
-            let left = replaced
-                .unwrap_or(sectors)
-                .iter()
-                .flat_map(|held| held[below(held.len() as u64) as usize].iter().copied());
-            std::fs::write(to.join(name), left.collect::<Vec<u8>>()).expect("there is room");
+            let mut left = Vec::with_capacity(sectors.len() * SECTOR);
+            for held in replaced.unwrap_or(sectors) {
+                left.extend_from_slice(&held[below(held.len() as u64) as usize]);
+            }
+            std::fs::write(to.join(name), left).expect("there is room");
         }
     }
 
