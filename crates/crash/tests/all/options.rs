@@ -202,7 +202,7 @@ fn setups_that_are_tight_in_two_places_survive_every_cut_under_every_scheme() {
         for setup in Setup::COMBINED {
             survives(&CampaignOptions {
                 setup: Some(setup),
-                cuts: Some(300),
+                cuts: Some(100),
                 ..CampaignOptions::new(scheme, 4)
             });
         }

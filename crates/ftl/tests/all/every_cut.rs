@@ -303,7 +303,7 @@ fn run_counted(
     seed: u64,
     commands: u64,
 ) -> Result<RunCounts, String> {
-    const RECOVERY_CUT: u64 = 8;
+    const RECOVERY_CUT: u64 = 16;
     let mut ftl = device(*geometry, config);
     let mut random = Random(seed);
     fill(&mut ftl);
