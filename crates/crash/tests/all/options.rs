@@ -15,6 +15,10 @@ const NOT_DRAWN: &[(&str, &str)] = &[
     ("scale", "it stands for other keys"),
     ("firmware.gc_mode", "it stands for other keys"),
     ("name", "it is only shown"),
+    (
+        "firmware.gc_choices",
+        "policies are drawn; this changes only which superblock one of them collects",
+    ),
     ("addressable", "a script addresses all pages of its device"),
     (
         "queue_depth",

@@ -435,14 +435,13 @@ fn a_suspension_longer_than_what_it_interrupts_is_refused() {
         "it has no effect"
     );
 
-    let types = "flash.program_ns=200us/600us/2ms,geometry.cell_bits=3,geometry.one_shot=false,timing.suspensions=4";
+    let types = "flash.program_ns=200us/600us/2ms,geometry.pages_per_block=1536,geometry.cell_bits=3,geometry.one_shot=false,timing.suspensions=4";
     let longer = with(&format!("{types},timing.suspend_ns=201us")).unwrap_err();
     assert!(
         longer.contains("at most flash.program_ns = 200000"),
         "{longer}"
     );
-    let slc =
-        "geometry.cell_bits=3,geometry.one_shot=true,firmware.slc_share=0.1,timing.suspensions=4";
+    let slc = "geometry.pages_per_block=1536,geometry.cell_bits=3,geometry.one_shot=true,firmware.slc_share=0.1,timing.suspensions=4";
     let longer = with(&format!("{slc},timing.suspend_ns=201us")).unwrap_err();
     assert!(
         longer.contains("at most flash.slc_program_ns = 200000"),
