@@ -49,6 +49,14 @@ impl DeviceConfig {
     }
 
     /// The scale at which a block is one word line: smaller ones give the same device.
+    ///
+    /// ```
+    /// use remap_ssd_device::DeviceConfig;
+    /// let config = DeviceConfig::preset("fast21-32g")?;
+    /// // A block of 1,024 pages, each of which is a word line.
+    /// assert_eq!(config.scale_least(), 1.0 / 1024.0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn scale_least(&self) -> f64 {
         f64::from(self.geometry.stripe()) / f64::from(self.geometry.pages_per_block())
     }

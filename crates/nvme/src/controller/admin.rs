@@ -1,7 +1,7 @@
 //! Admin commands, including fabrics commands.
 
 use super::association::Association;
-use super::features::{Features, Setting};
+use super::features::{Features, Setting, fid};
 use super::host::{AssociationState, EVENTS_MAX};
 use super::identify::IDENTIFY_BYTES;
 use super::namespaces::commands::management_transfer;
@@ -127,11 +127,10 @@ impl Association {
                 result.map(Some)
             }
             admin::SET_FEATURES => {
-                let had_cache = self.cache_enabled();
                 let result = self.set_feature(sqe, data)?;
                 // Data written while the cache was on must not be lost once the host relies on its
-                // being off.
-                if had_cache && !self.cache_enabled() {
+                // being off: also if an earlier attempt to switch it off could not write them back.
+                if sqe.cdw10 as u8 == fid::WRITE_CACHE && !self.cache_enabled() {
                     self.subsystem.flush_all()?;
                 }
                 Ok(Some(result))

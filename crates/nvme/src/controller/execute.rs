@@ -290,9 +290,15 @@ fn read(
     if fua {
         command.touch(namespace, blocks);
         command.write_back_blocks(namespace, blocks)?;
+    }
+    command.read_all(namespace, blocks, data)?;
+
+    // Only now: other hosts may have written pages since the command began. What is returned, or something newer, must be durable.
+    if fua {
+        command.write_back_blocks(namespace, blocks)?;
         command.force_blocks(namespace, blocks)?;
     }
-    Ok(command.read_all(namespace, blocks, data)?)
+    Ok(())
 }
 
 fn write(

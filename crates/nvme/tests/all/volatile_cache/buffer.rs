@@ -79,7 +79,7 @@ fn fua_makes_its_own_blocks_durable_and_no_other_page() {
     assert_eq!(
         buffered(&bench.subsystem),
         0,
-        "a read with FUA is from the medium"
+        "what a read with FUA returns is on the medium"
     );
     write(48, 1, false, 5);
     let blocks = Blocks {
@@ -351,6 +351,77 @@ fn a_flush_loses_no_page_that_is_written_again_between_its_steps() {
     });
     let report = subsystem.power_cut(1).expect("it recovers");
     assert_eq!(report.mapped, 1500);
+}
+
+/// The stamps of the pages that a read returns.
+#[derive(Default)]
+struct Stamps(Vec<u64>);
+
+impl HostData for Stamps {
+    fn take(&mut self, _: usize) -> &[u8] {
+        unreachable!("a read")
+    }
+    fn put(&mut self, page: &[u8]) {
+        let stamp = u64::from_le_bytes(*page.first_chunk().expect("a page"));
+        self.0.push(stamp);
+        // The other thread has to get to the device's queue before the command ends.
+        std::thread::yield_now();
+    }
+    fn put_zeroes(&mut self, _: usize) {
+        self.0.push(0);
+        std::thread::yield_now();
+    }
+}
+
+// Pages that are written again after the first step of the read are returned, and must not be lost.
+#[test]
+fn a_read_with_fua_returns_nothing_that_a_cut_takes_back() {
+    let subsystem = large(8 << 20);
+    let count = 512;
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let write = |lpn: u32, stamp: u64| {
+        let page = block_of(stamp, 12);
+        let payload = remap_ssd_media::Payload::Bytes(&page);
+        let written = subsystem.device().write(0, Lpn(lpn), &payload);
+        written.result.expect("there is room");
+    };
+    (0..count).for_each(|lpn| write(lpn, 1));
+
+    let mut read = Stamps::default();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut stamp = 1;
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                stamp += 1;
+                (0..count).rev().for_each(|lpn| write(lpn, stamp));
+            }
+        });
+        let blocks = Blocks { slba: 0, count };
+        let request = IoRequest::Read { blocks, fua: true };
+        let command = IoCommand::new(request, &subsystem.namespace(1).expect("it exists"));
+        let mut turn = subsystem.device();
+        let outcome = subsystem.execute(&mut turn, &command, &Issuer::service(), 0, &mut read);
+        assert_eq!(outcome.status, Status::SUCCESS);
+        // In the turn: what is written later may stay in the buffer.
+        drop(turn);
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+
+    subsystem.power_cut(1).expect("it recovers");
+    let mut turn = subsystem.device();
+    for (lpn, returned) in (0..count).zip(&read.0) {
+        let (_, left) = turn.view(0, Lpn(lpn), |page| match page {
+            remap_ssd_media::PageView::Bytes(bytes) => {
+                u64::from_le_bytes(*bytes.first_chunk().expect("a page"))
+            }
+            _ => 0,
+        });
+        let left = left.expect("readable");
+        assert!(
+            left >= *returned,
+            "page {lpn}: {returned} was read, {left} is left"
+        );
+    }
 }
 
 /// A program that relies on the order of its writes: record `n` is written to block `n`, and nothing is flushed. Returns
