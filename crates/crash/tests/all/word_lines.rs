@@ -110,3 +110,15 @@ fn bitmaps_do_not_wait_for_pages_that_wait_for_them() {
     let texts = report.failures.iter().map(|failed| &failed.text[..]);
     assert_eq!(texts.collect::<String>(), "");
 }
+
+/// A block failed in the word line of its head, a pad of the next block's head was torn, and recovery took that pad for a page which
+/// the capacitor had saved.
+#[test]
+fn a_torn_pad_beside_a_second_head_is_no_saved_page() {
+    for code in ["shadow-oob:69:cb9a9f17", "shadow-oob:26:864a7135"] {
+        let code = code.parse().expect("a code");
+        let report = replay_adjusted(&code, &adjusted(LARGE, true)).expect("a device");
+        let texts = report.failures.iter().map(|failed| &failed.text[..]);
+        assert_eq!(texts.collect::<String>(), "");
+    }
+}

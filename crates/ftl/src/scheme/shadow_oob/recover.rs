@@ -5,7 +5,7 @@
 //! unreadable page may belong to the newest one. Absent: saving (`saved`), and the reservation for
 //! the next power loss (`arm`).
 
-use super::saved::SavedPage;
+use super::saved::{SavedPage, is_beside_head};
 use super::{EntryTag, SAVED, ShadowOob};
 use crate::config::guard::Guard;
 use crate::contract::Recover;
@@ -63,8 +63,9 @@ impl ShadowOob {
             // A bad block is never erased again: pages torn there in an earlier life stay, and do
             // not count.
             let is_bad = superblock.bad.has(geometry.die_of_offset(offset));
-            // Beside the head there are only pads.
-            let is_of_head = geometry.line_start(offset) == geometry.line_start(superblock.head);
+            // The head is a page of its line. A pad of it may be torn.
+            let is_of_head = geometry.line_start(offset) == geometry.line_start(superblock.head)
+                || is_beside_head(geometry, media, sb, offset);
             if is_bad || is_of_head || !media.is_programmed(page) {
                 continue;
             }

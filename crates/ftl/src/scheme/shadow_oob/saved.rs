@@ -303,6 +303,13 @@ fn life_by_head(geometry: Geometry, media: &Media, sb: SbId) -> Option<Life> {
     Some(Life::new().with_incarnation(newest.incarnation))
 }
 
+/// Returns true if a page is in a word line that begins with a head, where all other pages are pads: also a head that
+/// counts no more, since its block failed later in that line and another block has the head.
+pub(super) fn is_beside_head(geometry: Geometry, media: &Media, sb: SbId, offset: u32) -> bool {
+    offset < geometry.offset_of(geometry.stripe(), 0)
+        && head_of(geometry, media, sb, geometry.die_of_offset(offset)).is_some()
+}
+
 /// The head with which a block begins, if it does.
 fn head_of(geometry: Geometry, media: &Media, sb: SbId, die: u32) -> Option<SuperblockHead> {
     let first = geometry.page(sb, geometry.offset_of(0, die));
@@ -391,9 +398,8 @@ impl<'a> ReservedPages<'a> {
             let next = media.next_row(geometry.block(sb, die));
             // Recovery reads nothing beside the head. Only the next row of a block can be programmed.
             // Pages programmed by an earlier attempt are skipped.
-            let is_beside_head = offset < geometry.offset_of(geometry.stripe(), 0)
-                && head_of(geometry, media, sb, die).is_some();
-            if skipped.has(die) || is_beside_head || next != geometry.row_of_offset(offset) {
+            let is_pad = is_beside_head(geometry, media, sb, offset);
+            if skipped.has(die) || is_pad || next != geometry.row_of_offset(offset) {
                 continue;
             }
 
