@@ -1,7 +1,8 @@
 //! What flushes of the host cost without a write buffer, and with one that is saved at a power cut or lost.
 
 use super::Findings;
-use super::levels::{Compared, LevelStudy, Over, WRITE_AMPLIFICATION, closed, gain, throughput};
+use super::levels::{LevelStudy, WRITE_AMPLIFICATION, closed, gain};
+use super::write_buffer::SPEEDUP;
 use crate::LabError;
 use crate::table::Table;
 
@@ -22,13 +23,7 @@ const STUDY: LevelStudy = LevelStudy {
     ],
     compared: &[
         gain("Throughput, over that of none with the same buffer"),
-        Compared {
-            name: "speedup",
-            title: "Throughput, over that without a buffer",
-            y: "times that without a buffer",
-            of: throughput,
-            over: Over::First,
-        },
+        SPEEDUP,
         WRITE_AMPLIFICATION,
     ],
 };

@@ -5,6 +5,15 @@ use super::levels::{Compared, LevelStudy, Over, WRITE_AMPLIFICATION, closed, gai
 use crate::LabError;
 use crate::table::Table;
 
+/// Throughput over that of the same scheme without a buffer.
+pub(super) const SPEEDUP: Compared = Compared {
+    name: "speedup",
+    title: "Throughput, over that without a buffer",
+    y: "times that without a buffer",
+    of: throughput,
+    over: Over::First,
+};
+
 const STUDY: LevelStudy = LevelStudy {
     name: "write-buffer",
     column: "buffer",
@@ -23,13 +32,7 @@ const STUDY: LevelStudy = LevelStudy {
     ],
     compared: &[
         gain("Throughput, over that of none with the same buffer"),
-        Compared {
-            name: "speedup",
-            title: "Throughput, over that without a buffer",
-            y: "times that without a buffer",
-            of: throughput,
-            over: Over::First,
-        },
+        SPEEDUP,
         WRITE_AMPLIFICATION,
         Compared {
             name: "write latency",
