@@ -137,7 +137,7 @@ fn nothing_is_allocated_for_a_request_once_queues_have_grown() {
         let grown = host.run(400_000);
         let moved = host.device.ftl().stats().gc_programs;
         assert!(grown > 0 && moved > 1000, "{grown} {moved}");
-        // A queue may still double. More than a thousand superblocks are erased meanwhile.
+        // A queue may still double. These requests erase more than a thousand superblocks.
         let later = host.run(200_000);
         assert!(later < 50, "{later} allocations for 200,000 requests");
     }

@@ -80,7 +80,7 @@ fn valid_pages(block_pages: u32, rate: f64, draws: f64) -> f64 {
 /// The same if blocks without garbage are never drawn.
 fn valid_pages_skipping_full(block_pages: u32, rate: f64, draws: f64) -> f64 {
     let full = (1.0 / (rate * f64::from(block_pages))).min(1.0);
-    // The share of the other blocks that has at least so many valid pages.
+    // The share of the other blocks that has at least `pages` valid pages.
     let (mut above, mut sum) = (0.0, full);
     for pages in (1..block_pages).rev() {
         let flow = rate * f64::from(pages) * (1.0 - full);

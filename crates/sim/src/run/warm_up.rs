@@ -2,7 +2,7 @@
 //!
 //! Rounds of equal length are compared by write amplification (`steady`). In a closed loop the firmware does not depend on times, so none are
 //! computed ([`warm_up`]). Where requests have arrival times, pauses are part of the load: the device works in them. There the warm-up is a run whose
-//! figures nobody reads (`RunOptions::warm_up_round`).
+//! figures are discarded (`RunOptions::warm_up_round`).
 //!
 //! Invariants: whole requests, as the run gets them; the run goes on where the source stands. Absent:
 //! whether the measured part was steady, which the run itself finds out.

@@ -9,11 +9,12 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_nvme::controller::{
-    Blocks, CutReport, Health, InMemory, IoCommand, IoRequest, Issuer, Latency, NamespaceSpec,
-    Outcome, RemapBlocks, Subsystem,
+    Blocks, CutReport, Health, HostData, InMemory, IoCommand, IoRequest, Issuer, Latency,
+    NamespaceSpec, Outcome, RemapBlocks, Subsystem,
 };
 use remap_ssd_nvme::spec::command::{CopyRange, DsmRange};
 use remap_ssd_nvme::spec::status::Status;
+use std::sync::mpsc::Sender;
 use tempfile::TempDir;
 use zerocopy::IntoBytes;
 
@@ -524,4 +525,56 @@ impl Bench {
         }
         self.end(outcome, durable);
     }
+}
+
+/// Data of a write that tells a thread when its first page is taken.
+struct Striking<'a> {
+    tells: Option<Sender<()>>,
+    page: &'a [u8],
+}
+
+impl HostData for Striking<'_> {
+    fn take(&mut self, len: usize) -> &[u8] {
+        if let Some(tells) = self.tells.take() {
+            tells.send(()).expect("a thread waits for it");
+        }
+        // The other thread has to get to the device's queue before the command ends.
+        std::thread::yield_now();
+        &self.page[..len]
+    }
+    fn put(&mut self, _: &[u8]) {}
+    fn put_zeroes(&mut self, _: usize) {}
+}
+
+/// Executes a long write, which another thread cuts in a pause: its status, or `None` if the cut came too late.
+pub fn write_through(
+    subsystem: &Subsystem,
+    fua: bool,
+    cut: impl FnOnce() + Send,
+    was_cut: impl Fn() -> bool,
+) -> Option<Status> {
+    let blocks = Blocks {
+        slba: 0,
+        count: 2048,
+    };
+    let request = IoRequest::Write { blocks, fua };
+    let command = IoCommand::new(request, &subsystem.namespace(1).expect("it exists"));
+    let issuer = Issuer::service();
+    let (tells, told) = std::sync::mpsc::channel();
+
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            told.recv().expect("the write begins");
+            cut();
+        });
+
+        let mut data = Striking {
+            tells: Some(tells),
+            page: &block_of(1, 12),
+        };
+        let mut turn = subsystem.device();
+        let outcome = subsystem.execute(&mut turn, &command, &issuer, 0, &mut data);
+        // Asked before the turn ends: a cut that comes later is none of this command's.
+        was_cut().then_some(outcome.status)
+    })
 }

@@ -1,7 +1,7 @@
 //! A device whose own write buffer is volatile: hosts have the contract of a volatile write cache, and the same model judges
 //! it. Other than the cache, a cut loses the whole buffer, and nothing that has left it.
 
-use super::bench::{Bench, block_of, with_buffer};
+use super::bench::{self, Bench, block_of, with_buffer};
 use crate::kit::specified::property;
 use crate::kit::{self, Rig, raw};
 use rand::RngExt;
@@ -15,7 +15,6 @@ use remap_ssd_nvme::spec::opcode::{admin, io};
 use remap_ssd_nvme::spec::status::Status;
 use remap_ssd_nvme::tcp::client::{Call, Client, entry};
 use remap_ssd_nvme::tcp::server::Limits;
-use std::sync::mpsc::Sender;
 
 fn buffered(subsystem: &Subsystem) -> u32 {
     subsystem.device().ftl().buffered_pages()
@@ -245,63 +244,25 @@ fn a_host_sees_the_buffer_as_a_cache_and_switches_it_off_and_on() {
     rig.stop();
 }
 
-/// Data of a write that tells a thread when its first page is taken.
-struct Striking<'a> {
-    tells: Option<Sender<()>>,
-    page: &'a [u8],
-}
-
-impl HostData for Striking<'_> {
-    fn take(&mut self, len: usize) -> &[u8] {
-        if let Some(tells) = self.tells.take() {
-            tells.send(()).expect("a thread waits for it");
-        }
-        // The other thread has to get to the device's queue before the command ends.
-        std::thread::yield_now();
-        &self.page[..len]
-    }
-    fn put(&mut self, _: &[u8]) {}
-    fn put_zeroes(&mut self, _: usize) {}
-}
-
 /// Executes a long write, and cuts the power in a pause of it; `None` if the cut came too late.
 fn write_through_cut(fua: bool) -> Option<Status> {
     let subsystem = large(32 << 20);
-    let blocks = Blocks {
-        slba: 0,
-        count: 2048,
+    let cut = || {
+        subsystem.power_cut(1).expect("it recovers");
     };
-    let request = IoRequest::Write { blocks, fua };
-    let command = IoCommand::new(request, &subsystem.namespace(1).expect("it exists"));
-    let issuer = Issuer::service();
-    let (tells, told) = std::sync::mpsc::channel();
-
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let told = told;
-            told.recv().expect("the write begins");
-            subsystem.power_cut(1).expect("it recovers");
-        });
-
-        let mut data = Striking {
-            tells: Some(tells),
-            page: &block_of(1, 12),
-        };
-        let mut turn = subsystem.device();
-        let outcome = subsystem.execute(&mut turn, &command, &issuer, 0, &mut data);
-        // Counted in the turn: a cut that comes later is none of this command's.
-        let cuts = subsystem.power_cuts();
-        drop(turn);
-        (cuts > 0).then_some(outcome.status)
-    })
+    bench::write_through(&subsystem, fua, cut, || subsystem.power_cuts() > 0)
 }
 
 // It would be acknowledged, and half of it is gone: a flush after it would promise what is lost.
 #[test]
 fn a_command_that_was_paused_while_the_power_was_cut_fails() {
     for fua in [false, true] {
-        let status = (0..100).find_map(|_| write_through_cut(fua));
-        assert_eq!(status, Some(Status::POWER_LOSS));
+        let status = loop {
+            if let Some(status) = write_through_cut(fua) {
+                break status;
+            }
+        };
+        assert_eq!(status, Status::POWER_LOSS);
     }
 }
 

@@ -5,13 +5,10 @@
 //! nearly all cuts under a load that syncs come.
 
 use crate::volatile_cache::bench::{self, Bench, block_of};
-use remap_ssd_nvme::controller::{
-    Blocks, CutReport, HostData, IoCommand, IoRequest, Issuer, RemapBlocks, Subsystem,
-};
+use remap_ssd_nvme::controller::{Blocks, CutReport, IoRequest, RemapBlocks, Subsystem};
 use remap_ssd_nvme::spec::status::Status;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::mpsc::Sender;
 
 const SEEDS: u64 = 24;
 const COUNT: usize = 12;
@@ -237,56 +234,14 @@ fn flushes_that_nothing_waits_for_take_no_more_room_than_the_cache_has() {
     cut(&bench, 1);
 }
 
-/// Data of a write that asks for a power cut when its first page is taken.
-struct Striking<'a> {
-    asks: Option<Sender<()>>,
-    page: &'a [u8],
-}
-
-impl HostData for Striking<'_> {
-    fn take(&mut self, len: usize) -> &[u8] {
-        if let Some(asks) = self.asks.take() {
-            asks.send(()).expect("a thread waits for it");
-        }
-        // The other thread has to get to the device's queue before the command ends.
-        std::thread::yield_now();
-        &self.page[..len]
-    }
-    fn put(&mut self, _: &[u8]) {}
-    fn put_zeroes(&mut self, _: usize) {}
-}
-
 /// Executes a long write, and cuts the power in a pause of it; `None` if the cut came too late.
 fn write_through_cut(subsystem: &Subsystem) -> Option<Status> {
-    let request = IoRequest::Write {
-        blocks: Blocks {
-            slba: 0,
-            count: 2048,
-        },
-        fua: false,
-    };
-    let command = IoCommand::new(request, &subsystem.namespace(1).expect("it exists"));
-    let issuer = Issuer::service();
     let was_cut = AtomicBool::new(false);
-    let (asks, asked) = std::sync::mpsc::channel();
-
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let asked = asked;
-            asked.recv().expect("the write begins");
-            let cut = subsystem.cut_power(1, |_, _| was_cut.store(true, SeqCst));
-            cut.expect("the device takes it");
-        });
-
-        let mut data = Striking {
-            asks: Some(asks),
-            page: &block_of(1, 12),
-        };
-        let mut turn = subsystem.device();
-        let outcome = subsystem.execute(&mut turn, &command, &issuer, 0, &mut data);
-        // Asked before the turn ends: a cut that comes later is none of this command's.
-        was_cut.load(SeqCst).then_some(outcome.status)
-    })
+    let cut = || {
+        let cut = subsystem.cut_power(1, |_, _| was_cut.store(true, SeqCst));
+        cut.expect("the device takes it");
+    };
+    bench::write_through(subsystem, false, cut, || was_cut.load(SeqCst))
 }
 
 // It would be acknowledged, and half of it is gone: a flush after it would promise what is lost.
