@@ -13,6 +13,7 @@ use crate::spec::fabrics::{ConnectData, kind};
 use crate::spec::log::{event, lid, warning};
 use crate::spec::opcode::admin;
 use crate::spec::status::Status;
+use std::sync::atomic::Ordering;
 
 /// Result of an admin command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,7 +131,8 @@ impl Association {
                 let result = self.set_feature(sqe, data)?;
                 // Data written while the cache was on must not be lost once the host relies on its
                 // being off: also if an earlier attempt to switch it off could not write them back.
-                if sqe.cdw10 as u8 == fid::WRITE_CACHE && !self.cache_enabled() {
+                if sqe.cdw10 as u8 == fid::WRITE_CACHE && self.write_through.load(Ordering::Acquire)
+                {
                     self.subsystem.flush_all()?;
                 }
                 Ok(Some(result))
@@ -171,7 +173,10 @@ impl Association {
             keep_alive_ms,
             queues_made: *queues_made,
         };
-        features.set(sqe, with, data)
+        let result = features.set(sqe, with, data)?;
+        let is_off = self.subsystem.volatile_cache() && !features.cache_enabled();
+        self.write_through.store(is_off, Ordering::Release);
+        Ok(result)
     }
 
     /// An asynchronous event that is due: the request that it answers, and its result.

@@ -10,7 +10,6 @@ use super::blocks::{Blocks, Namespace, PAGE_SHIFT, bytes_of, pieces_of};
 use super::faults::{BlockAccess, FaultInjector};
 use super::io::ActiveCommand;
 use super::observer::{NewContent, Observer};
-use super::request::IoRequest;
 use crate::spec::status::Status;
 use remap_ssd_ftl::Remap;
 use remap_ssd_media::geometry::PAGE_BYTES;
@@ -126,13 +125,8 @@ impl ActiveCommand<'_, '_> {
         Ok(())
     }
 
-    /// A read with FUA changes nothing, but the data that it returns are durable.
-    fn reads_from_medium(&self) -> bool {
-        matches!(self.command.request, IoRequest::Read { fua: true, .. })
-    }
-
     fn report_range(&mut self, observer: &dyn Observer, range: Range<u64>) -> Result<(), Status> {
-        let through = self.through || self.reads_from_medium();
+        let through = self.through || self.command.request.reads_from_medium();
         let mut bytes = Vec::new();
         let mut zeroes = 0;
         let mut start = range.start;

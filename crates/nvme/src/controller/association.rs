@@ -24,7 +24,7 @@ use crate::spec::join;
 use crate::spec::opcode::io;
 use crate::spec::status::Status;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// A host's association with a subsystem: the controller that the host created, and the subsystem.
@@ -129,6 +129,7 @@ impl Association {
             hostnqn,
             hostid: data.hostid,
             holds_or_stops: AtomicU32::new(0),
+            write_through: AtomicBool::new(false),
             state: Mutex::new(state),
             epoch: Arc::default(),
             commands: CommandsUnderWay::default(),
@@ -200,13 +201,8 @@ impl Association {
         Issuer {
             actor: Actor::Host(self.host()),
             rights: self.rights(),
-            cache_enabled: self.cache_enabled(),
+            write_through: &self.write_through,
         }
-    }
-
-    /// Returns true if writes may stay in a volatile cache.
-    pub(super) fn cache_enabled(&self) -> bool {
-        self.subsystem.volatile_cache() && self.state().features.cache_enabled()
     }
 
     /// Writes a register (Property Set): only CC is writable, to enable, reset or shut down.
@@ -267,6 +263,7 @@ impl Association {
             self.holds_or_stops.store(0, Ordering::Release);
             state.event_requests.clear();
             state.features = Features::new(self.subsystem.volatile_cache(), self.transport);
+            self.write_through.store(false, Ordering::Release);
             (state.reported, state.unread) = (0, false);
             state.changed = ChangedNamespaces::default();
             state.notifications.reset(&self.subsystem.reservations);

@@ -13,7 +13,7 @@ use super::subsystem::Subsystem;
 use crate::spec::command::Sqe;
 use crate::spec::fabrics::{Cc, Csts};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex};
 
 impl Association {
@@ -39,6 +39,7 @@ impl Association {
             hostnqn: String::new(),
             hostid: [0; 16],
             holds_or_stops: AtomicU32::new(0),
+            write_through: AtomicBool::new(false),
             // A function of the bus has no host name.
             rights: HostRights::all(""),
             state: Mutex::new(state),

@@ -21,7 +21,7 @@ use crate::spec::status::Status;
 use remap_ssd_device::Lpn;
 use remap_ssd_ftl::{FilePage, FileStatus, Remap};
 use remap_ssd_media::geometry::PAGE_BYTES;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
 impl Subsystem {
@@ -77,7 +77,7 @@ impl Subsystem {
         data: &mut dyn HostData,
     ) -> Outcome {
         // A flush writes back versions of other commands, so it never bypasses the cache.
-        let write_through = self.volatile_cache() && !issuer.cache_enabled;
+        let write_through = issuer.write_through.load(Acquire);
         let request = &command.request;
         let is_flush = *request == IoRequest::Flush;
         // Only commands whose changes a power cut may lose need numbers.
@@ -244,12 +244,12 @@ fn dispatch(
 
     match *request {
         IoRequest::Flush => Ok(()),
-        IoRequest::Read { blocks, fua } => read(command, counters, namespace, blocks, fua, data),
+        IoRequest::Read { blocks, .. } => read(command, counters, namespace, blocks, data),
         IoRequest::Write { blocks, .. } | IoRequest::WriteThrough { blocks } => {
             write(command, counters, namespace, blocks, data)
         }
-        IoRequest::Compare { blocks } => compare(command, counters, namespace, blocks, data),
-        IoRequest::Verify { blocks } => verify(command, namespace, blocks),
+        IoRequest::Compare { blocks, .. } => compare(command, counters, namespace, blocks, data),
+        IoRequest::Verify { blocks, .. } => verify(command, namespace, blocks),
         IoRequest::WriteZeroes { blocks, .. } => write_zeroes(command, namespace, blocks),
         IoRequest::DatasetManagement { ranges, deallocate } => {
             dataset_management(command, namespace, ranges, deallocate, data)
@@ -278,27 +278,35 @@ fn read(
     counters: &Counters,
     namespace: &Namespace,
     blocks: Blocks,
-    fua: bool,
     data: &mut dyn HostData,
 ) -> Result<(), Failure> {
     counters.read_commands.add(command.device, 1);
     let sectors = sectors(namespace, blocks);
     counters.sectors_read.add(command.device, sectors);
     command.access(BlockAccess::Read, namespace, blocks)?;
+    from_medium(command, namespace, blocks, |command| {
+        Ok(command.read_all(namespace, blocks, data)?)
+    })
+}
 
-    // FUA reads from the medium (NVM 1.0 §3.2.4).
-    if fua {
-        command.touch(namespace, blocks);
-        command.write_back_blocks(namespace, blocks)?;
+/// Reads; with FUA, from the medium (NVM 1.0 §3.2.4).
+#[inline(always)]
+fn from_medium<'a, 'd>(
+    command: &mut ActiveCommand<'a, 'd>,
+    namespace: &Namespace,
+    blocks: Blocks,
+    read: impl FnOnce(&mut ActiveCommand<'a, 'd>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    if !command.command.request.reads_from_medium() {
+        return read(command);
     }
-    command.read_all(namespace, blocks, data)?;
+    command.touch(namespace, blocks);
+    command.write_back_blocks(namespace, blocks)?;
+    read(command)?;
 
-    // Only now: other hosts may have written pages since the command began. What is returned, or something newer, must be durable.
-    if fua {
-        command.write_back_blocks(namespace, blocks)?;
-        command.force_blocks(namespace, blocks)?;
-    }
-    Ok(())
+    // Only now: other hosts may have written pages since the command began. What it has read, or something newer, must be durable.
+    command.write_back_blocks(namespace, blocks)?;
+    Ok(command.force_blocks(namespace, blocks)?)
 }
 
 fn write(
@@ -323,14 +331,16 @@ fn compare(
 ) -> Result<(), Failure> {
     counters.read_commands.add(command.device, 1);
     command.access(BlockAccess::Read, namespace, blocks)?;
-    // One page at a time, with pauses between: others need not wait for the whole range.
-    for piece in pieces(namespace, blocks) {
-        command.pause()?;
-        if !command.is_same(&piece, data)? {
-            return Err(Status::COMPARE_FAILURE.into());
+    from_medium(command, namespace, blocks, |command| {
+        // One page at a time, with pauses between: others need not wait for the whole range.
+        for piece in pieces(namespace, blocks) {
+            command.pause()?;
+            if !command.is_same(&piece, data)? {
+                return Err(Status::COMPARE_FAILURE.into());
+            }
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 #[inline(never)]
@@ -426,14 +436,16 @@ fn verify(
     blocks: Blocks,
 ) -> Result<(), Failure> {
     command.access(BlockAccess::Read, namespace, blocks)?;
-    for piece in pieces(namespace, blocks) {
-        command.pause()?;
-        // No data moves to the host, so it costs only a look; `view_piece` fails if the page cannot
-        // be read.
-        command.device.spend(Step::Look);
-        command.view_piece(&piece, |_| Ok(()))?;
-    }
-    Ok(())
+    from_medium(command, namespace, blocks, |command| {
+        for piece in pieces(namespace, blocks) {
+            command.pause()?;
+            // No data moves to the host, so it costs only a look; `view_piece` fails if the page cannot
+            // be read.
+            command.device.spend(Step::Look);
+            command.view_piece(&piece, |_| Ok(()))?;
+        }
+        Ok(())
+    })
 }
 
 #[inline(never)]

@@ -103,7 +103,7 @@ impl Association {
         let issuer = Issuer {
             actor: Actor::Host(self.host()),
             rights: self.rights(),
-            cache_enabled: true,
+            ..Issuer::service()
         };
         let subsystem = &self.subsystem;
         let turn = subsystem.turn_of(Weight::Light, self.standing(None));

@@ -23,7 +23,7 @@ use crate::spec::log::ErrorEntry;
 use crate::spec::status::Status;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Maximum entries of the error log.
@@ -123,6 +123,9 @@ pub struct HostController {
     pub(super) rights: HostRights,
     /// The namespace that the host uses only while it holds the reservation; 0 if none.
     pub(super) holds_or_stops: AtomicU32,
+    /// True if its host has switched the volatile cache off: a copy of the feature, for commands in progress. Changes only while
+    /// `state` is locked.
+    pub(super) write_through: AtomicBool,
     pub(super) state: Mutex<AssociationState>,
     /// Decides whether its queues may go on. A reset changes it while `state` is locked. Atomic,
     /// because every command of every queue reads it, and a lock would bounce between their

@@ -24,6 +24,7 @@ use remap_ssd_media::folder::HistoryPosition;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{Lpn, PageView, Payload};
 use std::ops::Range;
+use std::sync::atomic::Ordering::Acquire;
 
 /// Pages of a deallocation recorded as one extent, aligned to this size: 32 MiB.
 const DEALLOCATE_PAGES: u32 = 8 << 10;
@@ -471,18 +472,28 @@ impl ActiveCommand<'_, '_> {
 
     /// Syncs a command that must be durable when it completes.
     pub(super) fn sync_if_needed(&mut self) -> Result<(), Status> {
-        if self.must_sync { self.sync() } else { Ok(()) }
+        if self.must_sync {
+            return self.sync(self.command.request == IoRequest::Flush);
+        }
+
+        // If its host has switched the cache off since the command began, its changes are in the cache, and this may be the last
+        // use of the device before the host is told that the cache is off: the flush for that waits for this turn.
+        let write_through = self.issuer.write_through.load(Acquire);
+        if self.command.request.must_sync(write_through) {
+            self.sync(true)?;
+        }
+        Ok(())
     }
 
-    /// Requires that everything executed so far is durable before the command is acknowledged.
-    fn sync(&mut self) -> Result<(), Status> {
+    /// Requires that everything executed so far is durable before the command is acknowledged. `of_others`: pages of other commands
+    /// in the device's buffer too. A command that bypasses the buffer has forced its own.
+    fn sync(&mut self, of_others: bool) -> Result<(), Status> {
         // A command that bypassed the cache has no versions in it; those of other commands may
         // stay.
         if !self.through {
             self.write_back_all()?;
         }
-        // All other commands have forced their own pages.
-        if self.command.request == IoRequest::Flush {
+        if of_others {
             self.empty_buffer()?;
         }
         let completion = self.device.flush_written(self.now);

@@ -6,6 +6,7 @@ use super::reservations::rules::HostIdentity;
 use super::rights::{HostRights, LOCAL};
 use crate::spec::status::Status;
 use remap_ssd_media::folder::HistoryPosition;
+use std::sync::atomic::AtomicBool;
 
 /// The origin of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,9 +24,13 @@ pub struct Issuer<'a> {
     pub actor: Actor<'a>,
     /// Rights of the host.
     pub rights: &'a HostRights,
-    /// True if writes may stay in a volatile cache.
-    pub cache_enabled: bool,
+    /// True while its changes must not stay in a volatile cache, because its host has switched the cache off. It may do so while
+    /// the command is executed.
+    pub write_through: &'a AtomicBool,
 }
+
+/// Of issuers that cannot switch a cache off.
+static NEVER: AtomicBool = AtomicBool::new(false);
 
 impl Issuer<'static> {
     /// The service itself.
@@ -33,7 +38,7 @@ impl Issuer<'static> {
         Self {
             actor: Actor::Service,
             rights: &LOCAL,
-            cache_enabled: true,
+            write_through: &NEVER,
         }
     }
 

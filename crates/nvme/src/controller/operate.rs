@@ -99,7 +99,8 @@ impl Subsystem {
             self.reservations.lose_power();
             in_the_cut();
 
-            let (device, report) = device.power_cycle()?;
+            // Within the turn: the placeholder answers no command.
+            let (device, report) = device.power_cycle().inspect_err(|_| self.device.fail())?;
             *present = device;
             Ok::<_, OpenError>(report)
         });
@@ -109,10 +110,7 @@ impl Subsystem {
             ))
         })?;
 
-        recovered.map_err(|reason| {
-            self.device.fail();
-            OperateError(format!("the device does not recover: {reason}"))
-        })
+        recovered.map_err(|reason| OperateError(format!("the device does not recover: {reason}")))
     }
 
     /// Removes all registrations and the reservation of a namespace, whose hosts may never come

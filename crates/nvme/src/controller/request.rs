@@ -48,9 +48,11 @@ pub enum IoRequest {
     },
     Compare {
         blocks: Blocks,
+        fua: bool,
     },
     Verify {
         blocks: Blocks,
+        fua: bool,
     },
     WriteZeroes {
         blocks: Blocks,
@@ -161,9 +163,11 @@ impl IoRequest {
             },
             io::COMPARE => Self::Compare {
                 blocks: transferred()?,
+                fua: rw.fua(),
             },
             io::VERIFY => Self::Verify {
                 blocks: at_most(VERIFY_BYTES_MAX)?,
+                fua: rw.fua(),
             },
             io::WRITE_ZEROES => Self::WriteZeroes {
                 blocks: blocks()?,
@@ -287,7 +291,7 @@ impl IoRequest {
     pub(super) fn must_sync(&self, write_through: bool) -> bool {
         match self {
             Self::Flush => true,
-            Self::Read { fua, .. } => *fua,
+            Self::Read { fua, .. } | Self::Compare { fua, .. } | Self::Verify { fua, .. } => *fua,
             Self::Write { fua, .. }
             | Self::WriteZeroes { fua, .. }
             | Self::Copy { fua, .. }
@@ -296,7 +300,7 @@ impl IoRequest {
             Self::DatasetManagement { .. } | Self::FsReset => write_through,
             // The last part of the write syncs.
             Self::WriteThrough { .. } => false,
-            Self::Compare { .. } | Self::Verify { .. } | Self::FsMap { .. } => false,
+            Self::FsMap { .. } => false,
         }
     }
 
@@ -314,6 +318,14 @@ impl IoRequest {
         }
     }
 
+    /// Returns true if the data that it reads must be durable when it completes (FUA).
+    pub(super) fn reads_from_medium(&self) -> bool {
+        match self {
+            Self::Read { fua, .. } | Self::Compare { fua, .. } | Self::Verify { fua, .. } => *fua,
+            _ => false,
+        }
+    }
+
     /// The direction and amount of data.
     #[inline(always)]
     pub fn transfer(&self, lba_shift: u8) -> Transfer {
@@ -322,7 +334,7 @@ impl IoRequest {
             Self::Read { blocks, .. } => Transfer::ToHost(bytes(blocks)),
             Self::Write { blocks, .. }
             | Self::WriteThrough { blocks }
-            | Self::Compare { blocks }
+            | Self::Compare { blocks, .. }
             | Self::FsWrite { blocks, .. } => Transfer::FromHost(bytes(blocks)),
             Self::FsMap { bytes, .. } => Transfer::ToHost(*bytes),
             Self::DatasetManagement { ranges, .. } => {

@@ -115,7 +115,11 @@ impl SharedDevice {
         // written.
         let begun = {
             let mut device = self.turn();
-            let begun = device.begin_commit();
+            let begun = match device.begin_commit() {
+                // The placeholder of a device that has not recovered has nothing to write.
+                Ok(None) if self.is_broken() => Err(io::Error::other("the device has failed")),
+                begun => begun,
+            };
             self.durable.begins(&device);
             begun
         };
@@ -206,7 +210,7 @@ pub struct DeviceTurn<'a> {
     device: Option<MutexGuard<'a, Device>>,
     /// Standing of the queue whose commands it executes; `None` if it is for no queue.
     standing: Option<Standing>,
-    /// Why commands of the queue may not be executed, as of the last entry to the device.
+    /// Why commands may not be executed, as of the last entry to the device.
     standing_lost: Option<Status>,
     /// Units since the turn began or was last paused, and in total.
     slice: u32,
@@ -284,19 +288,21 @@ impl<'a> DeviceTurn<'a> {
         Some(cache.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Checks the standing of the commands' queue, as of the beginning of the slice.
+    /// Checks the device, and the standing of the commands' queue, as of the beginning of the slice.
     ///
     /// # Errors
-    /// Command Aborted due to SQ Deletion; Command Sequence Error after a shutdown.
+    /// Write Fault: the device has failed. Command Aborted due to SQ Deletion; Command Sequence Error after a shutdown.
     #[inline]
     pub(super) fn queue_must_stand(&self) -> Result<(), Status> {
         self.standing_lost.map_or(Ok(()), Err)
     }
 
-    /// Why commands of the queue may not be executed now, if that is so.
+    /// Why commands may not be executed now, if that is so.
     #[inline]
     fn why_not(&self) -> Option<Status> {
-        self.standing.as_ref()?.must_be().err()
+        let standing = self.standing.as_ref().map_or(Ok(()), Standing::must_be);
+        let is_broken = self.shared.broken.load(Ordering::Relaxed);
+        standing.err().or(is_broken.then_some(Status::WRITE_FAULT))
     }
 
     /// Returns true if a power cut came after a command with this number began.

@@ -8,6 +8,7 @@ use remap_ssd_nvme::controller::{
     RemapBlocks, Subsystem,
 };
 use remap_ssd_nvme::spec::status::Status;
+use std::sync::atomic::AtomicBool;
 use tempfile::TempDir;
 
 const BLOCK: usize = 512;
@@ -57,7 +58,7 @@ impl Host {
             to_host: &mut to_host,
         };
         let issuer = Issuer {
-            cache_enabled: self.cache_enabled,
+            write_through: &AtomicBool::new(!self.cache_enabled),
             ..Issuer::service()
         };
         let namespace = self.subsystem.namespace(nsid).expect("it exists");

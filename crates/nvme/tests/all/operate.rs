@@ -1,7 +1,9 @@
 //! What an operator switches holds for the next command.
 
 use crate::kit::{Rig, device};
-use remap_ssd_nvme::controller::Latency;
+use remap_ssd_nvme::controller::operate::Damage;
+use remap_ssd_nvme::controller::{Blocks, InMemory, IoCommand, IoRequest, Issuer, Latency};
+use remap_ssd_nvme::spec::status::Status;
 use remap_ssd_nvme::tcp::client::Client;
 
 const PAGE: usize = 4096;
@@ -44,4 +46,46 @@ fn a_device_without_deduplication_says_so() {
         assert!(refused.to_string().contains("--dedup on"), "{refused}");
     }
     rig.stop();
+}
+
+// The placeholder that stands for the device during the cut has zeroes to read, and takes every write.
+#[test]
+fn a_device_that_does_not_recover_from_a_cut_answers_no_command() {
+    let rig = Rig::with(device(32 << 20, false), &[], Latency::None);
+    let subsystem = &rig.subsystem;
+    let namespace = subsystem.namespace(1).expect("there");
+    let blocks = Blocks {
+        slba: 0,
+        count: (PAGE >> namespace.lba_shift) as u32,
+    };
+    let execute = |request| {
+        let mut data = InMemory {
+            from_host: &[1; PAGE],
+            to_host: &mut Vec::new(),
+        };
+        let command = IoCommand::new(request, &namespace);
+        let issuer = Issuer::service();
+        let outcome = subsystem.execute(&mut subsystem.device(), &command, &issuer, 0, &mut data);
+        subsystem.wait_until_durable(outcome).status
+    };
+    let [write, read] = [
+        IoRequest::Write { blocks, fua: false },
+        IoRequest::Read { blocks, fua: false },
+    ];
+    for request in [write, read, IoRequest::Flush] {
+        assert_eq!(execute(request), Status::SUCCESS);
+    }
+
+    // Two bits of each word are more than its check corrects.
+    let words = subsystem.device().ftl().media().nvram_words();
+    for flip in (0..words).flat_map(|word| [5, 9].map(|bit| Damage::Flip { word, bit })) {
+        subsystem.damage(flip).expect("it has the bit");
+    }
+    let error = subsystem.power_cut(1).expect_err("all NVRAM is damaged");
+    assert!(error.to_string().contains("does not recover"), "{error}");
+
+    assert!(subsystem.is_broken());
+    for request in [write, read, IoRequest::Flush] {
+        assert_eq!(execute(request), Status::WRITE_FAULT, "{request:?}");
+    }
 }

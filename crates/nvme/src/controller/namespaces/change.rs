@@ -301,18 +301,24 @@ impl Subsystem {
         loop {
             let cuts_before = self.power_cuts();
 
-            for request in deallocations(namespace, self.unit_pages) {
-                let command = IoCommand::new(request, namespace);
-                self.execute_alone(&command, &Issuer::service())?;
-            }
-            self.device.observe_flush();
-            self.drain()?;
-
-            // Deallocations before a cut may have been in the volatile cache only.
-            if self.power_cuts() == cuts_before {
-                return Ok(());
+            match self.empty_once(namespace) {
+                // A cut between two slices of a deallocation.
+                Err(Status::POWER_LOSS) => {}
+                Err(status) => return Err(status),
+                // Deallocations before a cut may have been in a volatile cache only.
+                Ok(()) if self.power_cuts() == cuts_before => return Ok(()),
+                Ok(()) => {}
             }
         }
+    }
+
+    fn empty_once(&self, namespace: &Namespace) -> Result<(), Status> {
+        for request in deallocations(namespace, self.unit_pages) {
+            let command = IoCommand::new(request, namespace);
+            self.execute_alone(&command, &Issuer::service())?;
+        }
+        self.device.observe_flush();
+        self.drain()
     }
 
     /// The controllers whose hosts see a namespace.

@@ -208,8 +208,8 @@ impl Reservations {
     /// Changes the reservations of a namespace. The caller must not have the device.
     ///
     /// # Errors
-    /// The error of `change`, without any effect; or Internal Error, if the change could not be
-    /// saved or the power was cut in the meantime.
+    /// The error of `change`, without any effect; Internal Error: the change could not be saved. Commands Aborted due to Power Loss
+    /// Notification: the power was cut in the meantime.
     pub(super) fn change(
         &self,
         device: &SharedDevice,
@@ -249,7 +249,7 @@ impl Reservations {
         // must ask whether it includes its change.
         if state.power_cuts != power_cuts {
             self.put_in_force(&mut state, after);
-            return Err(Status::INTERNAL);
+            return Err(Status::POWER_LOSS);
         }
         self.put_in_force(&mut state, all);
         self.notify(&mut state, nsid, notices);
@@ -270,11 +270,17 @@ impl Reservations {
         namespaces: &Namespaces,
         namespace: &Namespace,
     ) -> Result<(), Status> {
-        self.change(device, namespaces, namespace, |all| {
-            let notices = all.clear_for_operator();
-            *all = NamespaceReservations::default();
-            Ok(notices)
-        })
+        loop {
+            let forgotten = self.change(device, namespaces, namespace, |all| {
+                let notices = all.clear_for_operator();
+                *all = NamespaceReservations::default();
+                Ok(notices)
+            });
+            // The namespace has no host that could ask again.
+            if forgotten != Err(Status::POWER_LOSS) {
+                return forgotten;
+            }
+        }
     }
 
     /// Removes all registrations and the reservation of a namespace, for an operator.

@@ -6,7 +6,8 @@
 //! complete change; never anything in between, and no page of it in another namespace.
 
 use crate::namespaces::host::{Host, PAGE, Store, blocks_of, device, subsystem};
-use remap_ssd_device::Device;
+use remap_ssd_device::{Device, DeviceConfig};
+use remap_ssd_ftl::SchemeKind;
 use remap_ssd_nvme::controller::{
     BlockAccess, CACHE_BYTES_MIN, FaultInjector, NewContent, Observer, Subsystem, Ticket,
 };
@@ -15,7 +16,7 @@ use remap_ssd_nvme::spec::opcode::io;
 use remap_ssd_nvme::spec::status::Status;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Barrier, OnceLock, Weak};
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
@@ -273,6 +274,38 @@ fn deallocations_that_a_power_cut_has_taken_back_are_repeated() {
     assert_eq!(host.create(PAGES, 0), Ok(1));
     host.attach(1, &[&host], true).expect("it is there");
     assert!(is_full_of(&host, 1, 0));
+}
+
+/// An operator cuts the power while a large namespace with pages in the volatile write buffer is deleted.
+#[test]
+fn a_deletion_goes_on_after_power_cuts() {
+    let mut config =
+        DeviceConfig::for_service(128 << 20, SchemeKind::RemapSsd, false).expect("possible");
+    config.firmware.write_buffer_bytes = 1 << 20;
+    config.firmware.power_loss_protection = false;
+    let pages = 30_000;
+    let device = Device::in_memory(config).expect("possible");
+    let subsystem = Arc::new(subsystem(device, &Store::default()));
+    let host = Host::of(&subsystem, "a");
+
+    for _ in 0..8 {
+        let nsid = host.create(pages, 0).expect("there is room");
+        host.attach(nsid, &[&host], true).expect("it is there");
+        for slba in (0..u64::from(pages)).step_by(8) {
+            host.write(nsid, slba, 1, &[9; PAGE]).expect("served");
+        }
+        let together = Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                together.wait();
+                for _ in 0..8 {
+                    subsystem.power_cut(7).expect("it recovers");
+                }
+            });
+            together.wait();
+            assert_eq!(host.delete(nsid), Ok(()));
+        });
+    }
 }
 
 #[test]

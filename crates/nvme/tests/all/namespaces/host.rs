@@ -6,7 +6,7 @@ use crate::kit::specified::{cns, property};
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_nvme::controller::{
-    AdminOutcome, Association, Health, InMemory, IoCommand, Issuer, KeptNamespaces, Latency,
+    AdminOutcome, Association, Health, InMemory, IoCommand, KeptNamespaces, Latency,
     NamespaceStore, Rights, Subsystem,
 };
 use remap_ssd_nvme::spec::command::{FormatCdw10, Sqe};
@@ -196,10 +196,7 @@ impl Host {
     /// Executes a command checked earlier.
     pub fn execute(&self, command: &IoCommand, data: &[u8]) -> Result<Vec<u8>, Status> {
         let mut sent = Vec::new();
-        let issuer = Issuer {
-            cache_enabled: true,
-            ..self.0.issuer()
-        };
+        let issuer = self.0.issuer();
         let mut data = InMemory {
             from_host: data,
             to_host: &mut sent,

@@ -323,10 +323,7 @@ fn a_command_that_was_parsed_before_is_checked_again_when_it_is_executed() {
     let execute = |nsid, request: &IoRequest, from_host: &[u8]| {
         let namespace = subsystem.namespace(nsid).expect("it is there");
         let command = IoCommand::new(*request, &namespace);
-        let issuer = Issuer {
-            cache_enabled: true,
-            ..association.issuer()
-        };
+        let issuer = association.issuer();
         let mut to_host = Vec::new();
         let mut data = InMemory {
             from_host,

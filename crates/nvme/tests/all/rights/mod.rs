@@ -12,8 +12,7 @@ use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_nvme::auth::{Credentials, Keys};
 use remap_ssd_nvme::controller::{
-    Association, Health, InMemory, IoCommand, IoRequest, Issuer, Latency, NamespaceSpec, Rights,
-    Subsystem,
+    Association, Health, InMemory, IoCommand, IoRequest, Latency, NamespaceSpec, Rights, Subsystem,
 };
 use remap_ssd_nvme::spec::command::{CopyCdw12, CopyRange, DsmRange, RemapCdw12, Sqe};
 use remap_ssd_nvme::spec::identify::{Controller, IndependentNamespace, Namespace};

@@ -14,6 +14,7 @@ use remap_ssd_nvme::controller::{
 };
 use remap_ssd_nvme::spec::command::{CopyRange, DsmRange};
 use remap_ssd_nvme::spec::status::Status;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Sender;
 use tempfile::TempDir;
 use zerocopy::IntoBytes;
@@ -224,7 +225,7 @@ impl Bench {
         let namespace = self.subsystem.namespace(nsid).expect("it exists");
         let command = IoCommand::new(*request, &namespace);
         let issuer = Issuer {
-            cache_enabled: self.cache_enabled,
+            write_through: &AtomicBool::new(!self.cache_enabled),
             ..Issuer::service()
         };
         let mut data = InMemory {

@@ -15,6 +15,8 @@ use remap_ssd_nvme::spec::opcode::{admin, io};
 use remap_ssd_nvme::spec::status::Status;
 use remap_ssd_nvme::tcp::client::{Call, Client, entry};
 use remap_ssd_nvme::tcp::server::Limits;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 fn buffered(subsystem: &Subsystem) -> u32 {
     subsystem.device().ftl().buffered_pages()
@@ -67,19 +69,22 @@ fn fua_makes_its_own_blocks_durable_and_no_other_page() {
     write(40, 1, false, 4);
     assert_eq!(buffered(&bench.subsystem), 1);
 
-    bench.must(
-        2,
-        &IoRequest::Read {
-            blocks: Blocks { slba: 40, count: 1 },
-            fua: true,
-        },
-        &[],
-    );
-    assert_eq!(
-        buffered(&bench.subsystem),
-        0,
-        "what a read with FUA returns is on the medium"
-    );
+    let blocks = Blocks { slba: 40, count: 1 };
+    let content = block_of(4, 9);
+    for (request, data) in [
+        (IoRequest::Read { blocks, fua: true }, &[][..]),
+        (IoRequest::Verify { blocks, fua: true }, &[]),
+        (IoRequest::Compare { blocks, fua: true }, &content),
+    ] {
+        write(40, 1, false, 4);
+        assert_eq!(buffered(&bench.subsystem), 1);
+        bench.must(2, &request, data);
+        assert_eq!(
+            buffered(&bench.subsystem),
+            0,
+            "{request:?} is of the medium"
+        );
+    }
     write(48, 1, false, 5);
     let blocks = Blocks {
         slba: 50,
@@ -148,9 +153,13 @@ fn pages_that_a_remap_names_leave_the_buffer_and_zeroes_are_durable() {
 
     let blocks = Blocks { slba: 4, count: 2 };
     bench.must(1, &IoRequest::WriteZeroes { blocks, fua: false }, &[]);
-    bench.must(1, &IoRequest::Verify { blocks }, &[]);
+    bench.must(1, &IoRequest::Verify { blocks, fua: false }, &[]);
     let blocks = Blocks { slba: 6, count: 1 };
-    bench.must(1, &IoRequest::Compare { blocks }, &block_of(7, 12));
+    bench.must(
+        1,
+        &IoRequest::Compare { blocks, fua: false },
+        &block_of(7, 12),
+    );
     assert_eq!(buffered(&bench.subsystem), 2);
 
     bench.subsystem.power_cut(1).expect("it recovers");
@@ -242,6 +251,65 @@ fn a_host_sees_the_buffer_as_a_cache_and_switches_it_off_and_on() {
     assert_eq!(buffered(&rig.subsystem), 0);
     drop(admin);
     rig.stop();
+}
+
+/// The data of a write whose host switches the cache off when half of it has been taken.
+struct SwitchingOff<'a> {
+    left: usize,
+    write_through: &'a AtomicBool,
+}
+
+impl HostData for SwitchingOff<'_> {
+    fn take(&mut self, len: usize) -> &[u8] {
+        self.left -= 1;
+        if self.left == 4 {
+            self.write_through.store(true, Relaxed);
+        }
+        &[7; 4096][..len]
+    }
+    fn put(&mut self, _: &[u8]) {}
+    fn put_zeroes(&mut self, _: usize) {}
+}
+
+// It is acknowledged after the host knows that the cache is off.
+#[test]
+fn a_write_whose_host_switches_the_cache_off_meanwhile_is_durable_when_it_is_acknowledged() {
+    for cached in [false, true] {
+        let bench = if cached {
+            Bench::new(1 << 20, 1)
+        } else {
+            Bench::buffering(1 << 20, 1)
+        };
+        let subsystem = &bench.subsystem;
+        let write_through = AtomicBool::new(false);
+        let issuer = Issuer {
+            write_through: &write_through,
+            ..Issuer::service()
+        };
+        let namespace = subsystem.namespace(1).expect("there");
+        let blocks = Blocks { slba: 0, count: 8 };
+        let command = IoCommand::new(IoRequest::Write { blocks, fua: false }, &namespace);
+        let mut data = SwitchingOff {
+            left: 8,
+            write_through: &write_through,
+        };
+        let outcome = subsystem.execute(&mut subsystem.device(), &command, &issuer, 0, &mut data);
+        assert_eq!(
+            subsystem.wait_until_durable(outcome).status,
+            Status::SUCCESS
+        );
+        assert_eq!(data.left, 0);
+
+        if cached {
+            subsystem
+                .cut_power(1, |_, _| ())
+                .expect("the device takes it");
+        } else {
+            subsystem.power_cut(1).expect("it recovers");
+        }
+        let (_, read) = bench.begin(1, &IoRequest::Read { blocks, fua: false }, &[]);
+        assert!(read == [7; 8 << 12], "cached: {cached}");
+    }
 }
 
 /// Executes a long write, and cuts the power in a pause of it; `None` if the cut came too late.
