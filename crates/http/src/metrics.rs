@@ -379,6 +379,21 @@ fn medium(status: &Status, to: &mut Families<'_>) -> fmt::Result {
         "remap_ssd_nvram_written",
         "Stored to NVRAM",
         status.counter("nvram_bytes_written"),
+    )?;
+
+    let buffer = &status.write_buffer;
+    if buffer.capacity_bytes == 0 {
+        return Ok(());
+    }
+    to.gauges(
+        "remap_ssd_write_buffer",
+        "The write buffer: all of it, used by pages that are not on flash yet",
+        bytes,
+        "part",
+        &[
+            ("capacity", buffer.capacity_bytes as f64),
+            ("used", buffer.used_bytes as f64),
+        ],
     )
 }
 

@@ -129,6 +129,17 @@ pub struct Nvram {
     pub largest_group_bytes: u64,
 }
 
+/// The firmware's write buffer.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct WriteBuffer {
+    /// Total size; 0 without one.
+    pub capacity_bytes: u64,
+    /// Used by pages that are not on flash yet.
+    pub used_bytes: u64,
+    /// True if a power cut empties it.
+    pub volatile: bool,
+}
+
 /// Time for which watching has held the device.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Holds {
@@ -169,6 +180,8 @@ pub struct Status {
     pub wear: Wear,
     /// Room for remaps and its use.
     pub nvram: Nvram,
+    /// The firmware's write buffer and its use.
+    pub write_buffer: WriteBuffer,
     /// True if the device is read-only.
     pub read_only: bool,
     /// Power cuts requested by an operator.

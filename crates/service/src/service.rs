@@ -183,9 +183,15 @@ impl Service {
         drop(self.beside);
         recording.iter().for_each(Recording::flush);
         let clean = kept(true);
-        served?;
 
-        end(subsystem, &spec)?;
+        if served.is_err() && subsystem.is_broken() {
+            return served;
+        }
+
+        // Even if a transport has failed: what was acknowledged must not stay in a volatile buffer.
+        let ended = end(subsystem, &spec);
+        served?;
+        ended?;
 
         // 1. close the device  2. record that it was closed. Cut between: the next start counts one
         // unsafe shutdown too many.

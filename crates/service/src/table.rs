@@ -5,9 +5,10 @@
 
 use remap_ssd_device::Device;
 use remap_ssd_ftl::{Ftl, Stream, SuperblockState};
-use remap_ssd_http::status::{Nvram, Status, Superblocks, Wear};
+use remap_ssd_http::status::{Nvram, Status, Superblocks, Wear, WriteBuffer};
 use remap_ssd_http::{Cells, CommandStatistics};
 use remap_ssd_media::SbId;
+use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_nvme::controller::statistics;
 use remap_ssd_nvme::controller::telemetry::{CommandKind, Telemetry};
 
@@ -35,6 +36,7 @@ pub(crate) struct SuperblockTable {
     entries: Vec<Option<SuperblockRow>>,
     counters: Vec<(&'static str, u64)>,
     nvram: Nvram,
+    write_buffer: WriteBuffer,
     read_only: bool,
     gc_start: u32,
     pages_per_superblock: u32,
@@ -59,6 +61,11 @@ impl SuperblockTable {
             used_bytes: usage.used_bytes,
             valid_bytes: usage.valid_bytes,
             largest_group_bytes: usage.largest_group_bytes,
+        };
+        self.write_buffer = WriteBuffer {
+            capacity_bytes: ftl.config().write_buffer_bytes,
+            used_bytes: u64::from(ftl.buffered_pages()) * PAGE_BYTES as u64,
+            volatile: ftl.config().has_volatile_buffer(),
         };
         self.read_only = ftl.is_read_only();
         self.gc_start = ftl.gc_start();
@@ -97,6 +104,7 @@ impl SuperblockTable {
     pub(crate) fn fill(&self, status: &mut Status) {
         status.counters = self.counters.iter().copied().collect();
         status.nvram = self.nvram;
+        status.write_buffer = self.write_buffer;
         status.read_only = self.read_only;
         status.scheme.clone_from(&self.scheme);
 

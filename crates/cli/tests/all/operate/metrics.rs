@@ -66,6 +66,29 @@ fn memory_of_files_is_counted_apart() {
 }
 
 #[test]
+fn pages_in_the_write_buffer_are_counted() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let source = crate::operate::kit::file(dir.path(), "data", &[7; 5 * 4096]);
+    let set = "firmware.write_buffer_bytes=1MiB,firmware.power_loss_protection=false";
+    let served = serve_openly(&["--memory", "32MiB", "--set", set]);
+    served.io(&["write", "--lba", "0", "--file", &source]).ok();
+    let used = || {
+        let samples = samples(&scrape(&served.http, "*/*"));
+        let of = |part| samples[&format!("remap_ssd_write_buffer_bytes{{part=\"{part}\"}}")];
+        assert_eq!(of("capacity"), f64::from(1 << 20));
+        of("used")
+    };
+    assert_eq!(used(), 5.0 * 4096.0);
+    served.io(&["flush"]).ok();
+    assert_eq!(used(), 0.0);
+    served.stop();
+
+    let served = serve_openly(&["--memory", "32MiB"]);
+    assert!(!scrape(&served.http, "*/*").contains("write_buffer"));
+    served.stop();
+}
+
+#[test]
 fn metrics_are_what_io_stat_says_in_both_formats() {
     let served = serve_openly(&["--memory", "32MiB"]);
     let dir = tempfile::tempdir().expect("a folder");
