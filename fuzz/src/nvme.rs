@@ -25,6 +25,7 @@ use remap_ssd_nvme::tcp::target::{Allowed, Connection, Output, PDU_BYTES_MAX, Po
 use remap_ssd_nvme::tcp::wire::{self, Agreement};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use zerocopy::FromBytes;
 
 /// Name of the subsystem that every fuzzed host connects to.
@@ -165,7 +166,7 @@ pub fn command(bytes: &[u8]) {
 
         let command = IoCommand::new(request, &namespace);
         let issuer = Issuer {
-            cache_enabled: which & 2 == 0,
+            write_through: &AtomicBool::new(which & 2 != 0),
             ..Issuer::service()
         };
 

@@ -25,7 +25,7 @@ use std::sync::Arc;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES_SHORT, after_long_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Schemes, by name [default: all durable ones].
+    /// Schemes, by name [default: all durable ones that can work with the settings].
     ///
     /// With --mutant the default is one scheme that relies on the guard.
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
@@ -138,22 +138,7 @@ pub(crate) fn command(args: &Args) -> Result<(), Failure> {
             (vec![(code.scheme, report)], 1)
         }
         None => {
-            let schemes = match args.scheme.is_empty() {
-                true => CampaignOptions::schemes(args.mapping, args.mutant),
-                false => args.scheme.clone(),
-            };
-            let campaigns: Vec<CampaignOptions> = schemes
-                .into_iter()
-                .map(|scheme| options(args, scheme, &adjust, &interrupt))
-                .collect();
-
-            // All checks come before the first run.
-            for options in &campaigns {
-                options.check_mapping().map_err(Failure::usage)?;
-                options
-                    .setups()
-                    .map_err(|why| refused(args, &why.to_string()))?;
-            }
+            let campaigns = campaigns(args, &adjust, &interrupt)?;
             let reports = campaigns
                 .iter()
                 .take_while(|_| !interrupt.is_asked())
@@ -212,6 +197,41 @@ const CHOSEN: [(&str, &str); 6] = [
     ),
     ("content", "a campaign has contents of its own"),
 ];
+
+/// The campaigns of the schemes that were chosen; without a choice, of those that can work with the settings.
+fn campaigns(
+    args: &Args,
+    adjust: &Adjust,
+    interrupt: &Interrupt,
+) -> Result<Vec<CampaignOptions>, Failure> {
+    let chosen = !args.scheme.is_empty();
+    let schemes = match chosen {
+        true => args.scheme.clone(),
+        false => CampaignOptions::schemes(args.mapping, args.mutant),
+    };
+
+    // All checks come before the first run.
+    let (mut campaigns, mut left_out) = (Vec::new(), Vec::new());
+    for scheme in schemes {
+        let options = options(args, scheme, adjust, interrupt);
+        options.check_mapping().map_err(Failure::usage)?;
+        match options.setups() {
+            Ok(_) => campaigns.push(options),
+            Err(why) if chosen => return Err(refused(args, &why.to_string())),
+            Err(why) => left_out.push((scheme, why.to_string())),
+        }
+    }
+    if campaigns.is_empty() {
+        let why = left_out.first().map_or("", |(_, why)| why);
+        return Err(refused(args, why));
+    }
+    for (scheme, why) in left_out {
+        output::note(format_args!(
+            "left out: {scheme} cannot work with these settings: {why}"
+        ));
+    }
+    Ok(campaigns)
+}
 
 /// Error for devices made impossible by `--set`.
 fn refused(args: &Args, why: &str) -> Failure {

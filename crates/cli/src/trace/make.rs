@@ -13,8 +13,8 @@ use std::path::PathBuf;
 
 /// Writes the requests of a workload to a file.
 ///
-/// Deallocations are left out in formats without them, remaps in all but session, contents in all
-/// but fiu and session, and homes in all; omissions are reported. Reading the file gives the same
+/// Deallocations are left out in formats without them, remaps and flushes in all but session, contents
+/// in all but fiu and session, and homes in all; omissions are reported. Reading the file gives the same
 /// requests.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -73,7 +73,7 @@ pub(super) fn command(args: &Args) -> Result<(), Failure> {
     let left_out = match written.left_out {
         0 => String::new(),
         some => format!(
-            "; {} (deallocations or remaps) left out, for which format {format} has no words",
+            "; {} (deallocations, remaps or flushes) left out, for which format {format} has no words",
             counted(some, "request"),
         ),
     };

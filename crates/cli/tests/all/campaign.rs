@@ -46,6 +46,32 @@ fn one_scheme_is_an_object_and_several_are_a_list() {
     assert_eq!(schemes, durable);
 }
 
+// These keep entries in single flash pages, which an unprotected device of four planes cannot program alone.
+#[test]
+fn schemes_that_settings_do_not_suit_are_left_out_unless_they_are_named() {
+    let set = "firmware.power_loss_protection=false,geometry.planes=4";
+    let unnamed = run(&["crash", "--cuts", "40", "--set", set, "--json"]).ok();
+    for left_out in ["flog", "local-flash"] {
+        let note = format!("left out: {left_out} cannot work with these settings: ");
+        assert!(unnamed.err.contains(&note), "{}", unnamed.err);
+    }
+    let all = unnamed.json();
+    let schemes = all.as_array().expect("a list");
+    assert!(schemes.iter().any(|report| report["scheme"] == "remap-ssd"));
+    assert!(schemes.iter().all(|report| report["scheme"] != "flog"));
+
+    let named = [
+        "crash",
+        "--cuts",
+        "40",
+        "--set",
+        set,
+        "--scheme",
+        "remap-ssd,flog",
+    ];
+    run(&named).fails(2, &["no device of the campaign can work so", "scheme flog"]);
+}
+
 #[test]
 fn a_campaign_of_cuts_depends_on_the_seed_alone() {
     let with = |threads: &str| {

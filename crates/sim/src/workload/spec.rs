@@ -133,7 +133,7 @@ impl FromStr for WorkloadSpec {
             None => 1,
             Some(Some(pages)) => number(text, pages)?,
             Some(None) => {
-                let reason = format!("the option in `{text}` is not `pages=N`");
+                let reason = format!("the options of `{text}` are `pages=N` and `flush=N`");
                 return Err(WorkloadError::new(reason));
             }
         };

@@ -294,14 +294,16 @@ fn a_deletion_goes_on_after_power_cuts() {
         for slba in (0..u64::from(pages)).step_by(8) {
             host.write(nsid, slba, 1, &[9; PAGE]).expect("served");
         }
-        let together = Barrier::new(2);
+        // Several, so that one waits for the device when a slice of the deallocation ends.
+        let together = Barrier::new(4);
+        let cut = || {
+            together.wait();
+            for _ in 0..4 {
+                subsystem.power_cut(7).expect("it recovers");
+            }
+        };
         std::thread::scope(|scope| {
-            scope.spawn(|| {
-                together.wait();
-                for _ in 0..8 {
-                    subsystem.power_cut(7).expect("it recovers");
-                }
-            });
+            (0..3).for_each(|_| drop(scope.spawn(cut)));
             together.wait();
             assert_eq!(host.delete(nsid), Ok(()));
         });

@@ -184,7 +184,7 @@ fn specs_have_short_forms_and_wrong_ones_are_explained() {
     );
     assert_eq!(
         wrong("randwrite,8"),
-        "the option in `randwrite,8` is not `pages=N`"
+        "the options of `randwrite,8` are `pages=N` and `flush=N`"
     );
     let model = |text: &str| text.parse::<ContentModel>().unwrap_err().to_string();
     assert!(model("paper").contains(
