@@ -391,11 +391,12 @@ impl Array {
     /// The array time of the active operation begins. Returns it if it takes none.
     pub(super) fn begin_array(&mut self, die: usize, context: &mut Context<'_>) -> Option<u32> {
         let this = &mut self.dies[die];
-        let Node { work, length, .. } = *context.graph.node(this.active);
+        let node = context.graph.node(this.active);
+        let Node { work, length, .. } = *node;
         this.phase = Phase::Array;
         this.array_ns = length;
         this.end = context.now + length;
-        self.watch.enter(die, DieState::of(work), context.now);
+        self.watch.works(die, node, context.now);
         if self.spec.cache_program {
             context.graph.begins(this.active);
         }

@@ -20,12 +20,15 @@ struct WatchedDie {
     /// Until when a resumed operation does not work yet.
     resuming: u64,
     class: Class,
+    /// Planes whose arrays the operation uses, once they work.
+    planes: u8,
     /// The operation, if a request waits for it.
     node: u32,
     /// The program or erase that is suspended.
     suspended: Option<Activity>,
     states: [u64; DieState::COUNT],
     classes: [u64; 4],
+    plane_ns: u64,
 }
 
 /// Measurements of all dies, and of the requests in flight.
@@ -49,10 +52,12 @@ impl Watch {
             since: 0,
             resuming: 0,
             class: Class::Metadata,
+            planes: 0,
             node: NONE,
             suspended: None,
             states: [0; DieState::COUNT],
             classes: [0; 4],
+            plane_ns: 0,
         };
         Self {
             dies: vec![die; dies],
@@ -128,6 +133,12 @@ impl Watch {
         self.dies[die].state = state;
     }
 
+    /// The arrays of these planes begin to work for the die's operation.
+    pub(super) fn works(&mut self, die: usize, node: &Node, now: u64) {
+        self.enter(die, DieState::of(node.work), now);
+        self.dies[die].planes = node.planes;
+    }
+
     /// The die takes an operation.
     pub(super) fn begin(&mut self, die: usize, at: u32, node: &Node, now: u64) {
         self.close(die, now);
@@ -172,6 +183,7 @@ impl Watch {
         this.takes(at, node);
         this.suspended = None;
         this.state = DieState::of(node.work);
+        this.planes = node.planes;
         this.resuming = works;
     }
 
@@ -355,6 +367,7 @@ impl Watch {
             sum.host_ns += reads + programs;
             sum.collection_ns += collection;
             sum.metadata_ns += metadata;
+            sum.plane_ns += die.plane_ns;
         }
     }
 }
@@ -363,6 +376,7 @@ impl WatchedDie {
     fn takes(&mut self, at: u32, node: &Node) {
         self.state = DieState::ChannelWait;
         self.resuming = 0;
+        self.planes = 0;
         self.class = node.class;
         self.node = if node.part == NONE { NONE } else { at };
     }
@@ -375,6 +389,9 @@ impl WatchedDie {
         self.states[state as usize] += time;
         if state.is_work() {
             self.classes[self.class as usize] += time;
+        }
+        if state.is_array() {
+            self.plane_ns += time * u64::from(self.planes);
         }
     }
 
