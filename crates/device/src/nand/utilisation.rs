@@ -48,12 +48,6 @@ impl DieState {
         !matches!(self, Self::Idle | Self::Suspension)
     }
 
-    /// True if the arrays of its planes work.
-    #[inline]
-    pub(super) fn is_array(self) -> bool {
-        matches!(self, Self::Read | Self::Program | Self::Erase | Self::Retry)
-    }
-
     /// Why the host waits meanwhile.
     #[inline]
     pub(super) fn cause(self) -> Cause {

@@ -20,7 +20,7 @@ struct WatchedDie {
     /// Until when a resumed operation does not work yet.
     resuming: u64,
     class: Class,
-    /// Planes whose arrays the operation uses, once they work.
+    /// Planes whose arrays work, once a resumed operation does.
     planes: u8,
     /// The operation, if a request waits for it.
     node: u32,
@@ -129,14 +129,15 @@ impl Watch {
     /// The die begins another phase of its operation.
     #[inline]
     pub(super) fn enter(&mut self, die: usize, state: DieState, now: u64) {
-        self.close(die, now);
-        self.dies[die].state = state;
+        self.works(die, state, 0, now);
     }
 
-    /// The arrays of these planes begin to work for the die's operation.
-    pub(super) fn works(&mut self, die: usize, node: &Node, now: u64) {
-        self.enter(die, DieState::of(node.work), now);
-        self.dies[die].planes = node.planes;
+    /// The same for a phase in which the arrays of these planes work.
+    #[inline]
+    pub(super) fn works(&mut self, die: usize, state: DieState, planes: u8, now: u64) {
+        self.close(die, now);
+        let this = &mut self.dies[die];
+        (this.state, this.planes) = (state, planes);
     }
 
     /// The die takes an operation.
@@ -170,7 +171,7 @@ impl Watch {
         let this = &mut self.dies[die];
         this.suspended = Activity::of(this.state, this.class);
         this.state = DieState::Suspension;
-        this.resuming = 0;
+        (this.resuming, this.planes) = (0, 0);
     }
 
     /// The die goes on with an operation, which works from `works` on.
@@ -389,8 +390,6 @@ impl WatchedDie {
         self.states[state as usize] += time;
         if state.is_work() {
             self.classes[self.class as usize] += time;
-        }
-        if state.is_array() {
             self.plane_ns += time * u64::from(self.planes);
         }
     }
