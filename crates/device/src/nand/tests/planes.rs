@@ -194,25 +194,20 @@ fn planes_are_busy_while_their_arrays_work() {
     submit(&mut nand, 0, 0, OpKind::Program, 0..8, 0);
     assert_eq!(used(&mut nand), (400_000, 2 * 400_000));
     // A page, four of one plane, one of each, and two of different word lines.
-    for (pages, planes, array_ns) in [
-        (&[1..2][..], 1, 40_020),
-        (&[0..4], 1, 40_020),
-        (&[3..5], 2, 40_020),
-        (&[1..2, 14..15], 2, 60_020),
+    for (requests, planes, array_ns) in [
+        ([1..2, 0..0], 1, 40_020),
+        ([0..4, 0..0], 1, 40_020),
+        ([3..5, 0..0], 2, 40_020),
+        ([1..2, 14..15], 2, 60_020),
     ] {
         let now = nand.utilisation().at;
-        for (request, pages) in pages.iter().enumerate() {
-            submit(
-                &mut nand,
-                request as u32,
-                now,
-                OpKind::Read,
-                pages.clone(),
-                0,
-            );
+        for (request, pages) in (0..).zip(&requests) {
+            if !pages.is_empty() {
+                submit(&mut nand, request, now, OpKind::Read, pages.clone(), 0);
+            }
         }
         let found = used(&mut nand);
-        assert_eq!(found, (array_ns, planes * array_ns), "{pages:?}");
+        assert_eq!(found, (array_ns, planes * array_ns), "{requests:?}");
     }
     let erase = op(OpKind::Erase, Purpose::Gc, 0, After::NOTHING);
     let now = nand.utilisation().at;
