@@ -99,7 +99,7 @@ def compare(
         Path of an HTML page with tables and figures to write.
     timeline, timeline_window
         Path of a picture of what each die did (SVG), and the part of the run in it (``"1.5s+20ms"``); with
-        ``timing.engine=nand``.
+        ``timing.engine=nand``. The page of ``report`` has the picture as well; without ``timeline``, it alone has.
     table, show
         Path of the table to write (``.tex``, ``.md`` or ``.csv``), and its figures by name (``["wa", "latency_us.p99"]``).
     progress

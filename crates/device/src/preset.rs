@@ -123,6 +123,19 @@ pub const PRESETS: &[Preset] = &[
         build: drives::mqsim,
     },
     Preset {
+        name: "femu-16g",
+        about: "FEMU's default: 16 GiB of flash on 8 channels of 8 dies, 40 us a read, 200 us a program, 2 ms an erase (its bbssd at 99ce4fb)",
+        assumed: &[
+            "dies first come, first served; no time for channels, link and firmware, and no write buffer, as there: it sets no times for channels, and the host's cost is the real time of QEMU",
+            "12 GiB of logical pages, since garbage collection begins once 75 % of the superblocks are in use; FEMU gives the host all 16 GiB",
+            "garbage collection as FEMU's: whichever superblock has most garbage if that is an eighth, at once, into the superblock that the host is writing; without its threshold of 5 %",
+            "endurance of flash: 3,000 cycles",
+            drives::OWN,
+        ],
+        checked: "FEMU's formula of a die: idle dies, and closed loops of reads and of sequential writes, within 1 %",
+        build: drives::femu,
+    },
+    Preset {
         name: "970pro-512g",
         about: "Samsung 970 Pro, 512 GB of MLC, as NVMeVirt models it (its ssd_config.h)",
         assumed: &[

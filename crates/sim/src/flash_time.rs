@@ -36,6 +36,9 @@ pub struct Utilisation {
     pub dies_for_collection: f64,
     /// Dies that worked for metadata.
     pub dies_for_metadata: f64,
+    /// Planes whose arrays read, programmed or erased: at most the share of dies that did.
+    #[serde(default)]
+    pub planes: f64,
     /// Channels between dies and controller.
     pub channels: f64,
     /// Cores that execute the firmware.
@@ -79,6 +82,7 @@ impl Utilisation {
             dies_for_host: dies(used.host_ns),
             dies_for_collection: dies(used.collection_ns),
             dies_for_metadata: dies(used.metadata_ns),
+            planes: share(used.plane_ns, used.dies * used.planes),
             channels: share(used.channel_ns, used.channels),
             cores: share(used.core_ns, used.cores),
             link_in,

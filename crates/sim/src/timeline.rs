@@ -3,8 +3,9 @@
 //! Invariant: the window is within the run. Absent: the recording (the device's), and the drawing (`plot`).
 
 use crate::plot::dies::{DieChart, Kind, Place, Span};
-use crate::plot::{Size, file};
+use crate::plot::{Size, file, fluid};
 use crate::report::format::number;
+use maud::Markup;
 use remap_ssd_device::nand::{Activity, DieInterval, Timeline};
 use std::str::FromStr;
 
@@ -128,27 +129,48 @@ impl DieTimeline {
 
     /// The picture as an SVG file; `name` says of which run.
     pub fn svg(&self, name: &str) -> String {
-        let length = self.until - self.from;
-        let (divisor, unit) = match length {
-            0..2_000_000 => (1e3, "µs"),
-            2_000_000..2_000_000_000 => (1e6, "ms"),
-            _ => (1e9, "s"),
-        };
+        file(&self.draw(name, Size::Wide, true))
+    }
+
+    /// The picture for a page.
+    pub(crate) fn fluid(&self, name: &str) -> Markup {
+        let file = format!("dies-{name}");
+        fluid(Size::Wide, &file, |size, alone| {
+            self.draw(name, size, alone)
+        })
+    }
+
+    /// What the picture shows, in a sentence.
+    pub(crate) fn reading(&self) -> String {
+        let (divisor, unit) = scale_of(self.until - self.from);
+        format!(
+            "A row for each die, {} {unit} from {} ms of the run on. While a program or an erase is suspended, its row is \
+             striped at the bottom, and the reads for which it waits stand above.",
+            number((self.until - self.from) as f64 / divisor),
+            number(self.from as f64 / 1e6)
+        )
+    }
+
+    fn draw(&self, name: &str, size: Size, alone: bool) -> Markup {
+        let (divisor, unit) = scale_of(self.until - self.from);
         let at = |time: u64| (time - self.from) as f64 / divisor;
-        let mut kinds: Vec<Kind<'_>> = KINDS
-            .iter()
-            .map(|&(_, name, color)| Kind {
-                name,
-                color,
-                boxes: Vec::new(),
-            })
-            .collect();
-        let mut put = |activity, span| {
-            let at = KINDS.iter().position(|(kind, ..)| *kind == activity);
-            kinds[at.expect("every activity has a kind")]
-                .boxes
-                .push(span);
-        };
+
+        let held = HELD.map(|(_, name, color)| Kind {
+            name,
+            color,
+            place: Place::Below,
+            boxes: Vec::new(),
+        });
+        let others = KINDS.map(|(_, name, color)| Kind {
+            name,
+            color,
+            place: Place::Whole,
+            boxes: Vec::new(),
+        });
+        let mut kinds: Vec<Kind<'_>> = held.into_iter().chain(others).collect();
+        let of_held = |activity| HELD.iter().position(|(kind, ..)| *kind == activity);
+        let of_others = |activity| KINDS.iter().position(|(kind, ..)| *kind == activity);
+
         for one in &self.intervals {
             let span = |place| Span {
                 row: one.die as usize,
@@ -156,18 +178,20 @@ impl DieTimeline {
                 until: at(one.until),
                 place,
             };
+            let kind = of_others(one.activity).expect("every activity has a kind");
             match one.suspended {
-                None => put(one.activity, span(Place::Whole)),
+                None => kinds[HELD.len() + kind].boxes.push(span(Place::Whole)),
                 Some(suspended) => {
-                    put(suspended, span(Place::Below));
-                    put(one.activity, span(Place::Above));
+                    let below = of_held(suspended).expect("a program or an erase is suspended");
+                    kinds[below].boxes.push(span(Place::Below));
+                    kinds[HELD.len() + kind].boxes.push(span(Place::Above));
                 }
             }
         }
 
         let heading = format!("What dies did: {name}");
         let title = format!(
-            "{unit} since {} ms of the run; a pale strip is a suspended operation",
+            "{unit} since {} ms of the run",
             number(self.from as f64 / 1e6)
         );
         let chart = DieChart {
@@ -176,24 +200,33 @@ impl DieTimeline {
                 self.intervals.len(),
                 self.dies
             ),
-            heading: &heading,
+            heading: alone.then_some(&heading),
             title: &title,
             length: at(self.until).max(1e-3),
             rows: self.dies as usize,
             kinds,
         };
-        file(&chart.draw(Size::Wide, true))
+        chart.draw(size, alone)
+    }
+}
+
+/// Nanoseconds of a unit in which a length is short, and its name.
+fn scale_of(length: u64) -> (f64, &'static str) {
+    match length {
+        0..2_000_000 => (1e3, "µs"),
+        2_000_000..2_000_000_000 => (1e6, "ms"),
+        _ => (1e9, "s"),
     }
 }
 
 /// Names and colours, from the back to the front.
 const KINDS: [(Activity, &str, &str); 8] = [
-    (Activity::Erase, "erase", "var(--vermilion)"),
-    (Activity::HostProgram, "host program", "var(--green)"),
+    (Activity::Erase, "erase", ERASE),
+    (Activity::HostProgram, "host program", HOST_PROGRAM),
     (
         Activity::InternalProgram,
         "collection or metadata program",
-        "var(--moss)",
+        INTERNAL_PROGRAM,
     ),
     (Activity::HostRead, "host read", "var(--blue)"),
     (
@@ -205,6 +238,23 @@ const KINDS: [(Activity, &str, &str); 8] = [
     (Activity::Wait, "waits for the channel", "var(--grey)"),
     (Activity::Suspension, "suspends or resumes", "var(--black)"),
 ];
+/// The same of what is suspended.
+const HELD: [(Activity, &str, &str); 3] = [
+    (Activity::Erase, "suspended erase", ERASE),
+    (
+        Activity::HostProgram,
+        "suspended host program",
+        HOST_PROGRAM,
+    ),
+    (
+        Activity::InternalProgram,
+        "suspended collection or metadata program",
+        INTERNAL_PROGRAM,
+    ),
+];
+const ERASE: &str = "var(--vermilion)";
+const HOST_PROGRAM: &str = "var(--green)";
+const INTERNAL_PROGRAM: &str = "var(--moss)";
 
 #[cfg(test)]
 mod tests {
@@ -249,7 +299,7 @@ mod tests {
         let document = roxmltree::Document::parse(&picture).unwrap();
         let paths: Vec<_> = document
             .descendants()
-            .filter(|node| node.has_tag_name("path"))
+            .filter(|node| node.has_tag_name("path") && node.attribute("class") != Some("stripes"))
             .map(|node| {
                 (
                     node.attribute("class").unwrap(),
@@ -265,5 +315,9 @@ mod tests {
         let begins = |path: &str| path.split(' ').next().map(str::to_owned);
         assert_eq!(begins(strip), begins(reads), "the strip is below the read");
         assert!(picture.contains("µs since 1") && !picture.contains("waits for the channel"));
+
+        // The legend names what is suspended, with the stripes of the picture.
+        assert!(picture.contains("suspended erase") && !picture.contains("suspended host program"));
+        assert_eq!(picture.matches("class=\"stripes\"").count(), 2);
     }
 }

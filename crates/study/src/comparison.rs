@@ -282,8 +282,10 @@ impl Comparison {
                 Some(Ok(done)) => {
                     match (picture, &done.timeline) {
                         (Some(picture), Some(timeline)) => picture.write(&timeline.svg(&name))?,
-                        (Some(_), None) => measured.undrawn.push(no_picture(&name, &done)),
-                        (None, _) => {}
+                        (_, None) if self.spec.pictured().is_some() => {
+                            measured.undrawn.push(no_picture(&name, &done));
+                        }
+                        _ => {}
                     }
                     measured.done.push(done);
                 }

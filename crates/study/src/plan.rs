@@ -147,10 +147,7 @@ fn run(spec: &ComparisonSpec, requests: &Requests, start: Start) -> RunSpec {
         } else {
             Lifetimes::Untracked
         },
-        timeline: spec
-            .timeline
-            .is_some()
-            .then(|| spec.timeline_window.unwrap_or_default()),
+        timeline: spec.pictured(),
         seed: spec.seed(),
     }
 }

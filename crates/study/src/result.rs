@@ -31,8 +31,10 @@ pub(crate) fn page(spec: &ComparisonSpec, plan: &Plan, done: &[RunResult]) -> St
         .join(". ");
 
     let title = "Schemes of address remapping side by side";
+    let timelines: Vec<_> = done.iter().map(|done| done.timeline.as_ref()).collect();
     report::html(
         &summaries(done),
+        &timelines,
         title,
         &(subtitle + "."),
         &object!({

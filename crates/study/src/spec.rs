@@ -41,8 +41,8 @@ pub struct OptionDef {
     pub default: Option<&'static str>,
     /// Options that cannot be used with this one.
     pub excludes: &'static [&'static str],
-    /// An option without which this one has no meaning.
-    pub needs: Option<&'static str>,
+    /// Options without any of which this one has no meaning; none if it stands alone.
+    pub needs: &'static [&'static str],
     pub(crate) set: fn(&mut ComparisonSpec, &OsStr) -> Result<(), Wrong>,
     pub(crate) is_given: fn(&ComparisonSpec) -> bool,
 }
@@ -90,7 +90,7 @@ macro_rules! options {
                     is_rare: false,
                     default: None,
                     excludes: &[],
-                    needs: None,
+                    needs: &[],
                     set: |spec, text| {
                         let text = text.to_str().ok_or("invalid UTF-8")?;
                         Field::store(&mut spec.$name, $parse(text)?);
@@ -211,32 +211,32 @@ options! {
         /// oracleGeneral, fast21, spc, disksim, biosnoop, cloudphysics, or csv:COLUMNS for text with
         /// other columns: csv:time_us,device,op,offset_bytes,size_bytes. docs/traces.md lists the
         /// columns.
-        format: Option<Format> = "FORMAT", parsed, needs: Some("trace"), is_rare: true;
+        format: Option<Format> = "FORMAT", parsed, needs: &["trace"], is_rare: true;
 
         /// How to fold the trace's disk into a smaller device.
         ///
         /// `modulo` keeps distances, `compact` numbers pages in the order of their first access.
         fold: Option<Fold> = "modulo|compact", parsed,
-            default: Some("modulo"), needs: Some("trace"), is_rare: true;
+            default: Some("modulo"), needs: &["trace"], is_rare: true;
 
         /// Count and skip malformed records, instead of stopping at the first.
-        skip_bad: bool = "", parsed, needs: Some("trace"), is_rare: true;
+        skip_bad: bool = "", parsed, needs: &["trace"], is_rare: true;
 
         /// Events of blkparse and blktrace that count as requests [default: the first of Q, D, C it
         /// has].
         ///
         /// Q (queued), D (issued to the driver) or C (completed).
-        blkparse_action: Option<Action> = "Q|D|C", parsed, needs: Some("trace"), is_rare: true;
+        blkparse_action: Option<Action> = "Q|D|C", parsed, needs: &["trace"], is_rare: true;
 
         /// Replay flushes, in formats that record them (session, fio, csv).
         ///
         /// A flush waits for all earlier requests, and all later ones wait for it. By default flushes
         /// are left out.
-        flushes: bool = "", parsed, needs: Some("trace"), is_rare: true;
+        flushes: bool = "", parsed, needs: &["trace"], is_rare: true;
 
         /// Replay the trace N times, each time with new contents.
         repeat: Option<u32> = "N", number::<{ u32::MAX }>,
-            default: Some("1"), needs: Some("trace"), is_rare: true;
+            default: Some("1"), needs: &["trace"], is_rare: true;
     }
     "Aging" {
         /// Measure the new, empty device.
@@ -338,11 +338,12 @@ options! {
 
         /// X axis of the page: host pages, or virtual time.
         report_x: Option<Progress> = "pages|time", parsed,
-            default: Some("pages"), needs: Some("report"), is_rare: true;
+            default: Some("pages"), needs: &["report"], is_rare: true;
 
         /// Write a picture of what each die did, with timing.engine=nand: FILE.svg.
         ///
-        /// With several schemes, each has its own file: dies.remap-ssd.svg and so on.
+        /// With several schemes, each has its own file: dies.remap-ssd.svg and so on. With --report, the page
+        /// has the pictures as well.
         timeline: Option<PathBuf> = "SVG", parsed, kind: Kind::Path, set: |spec, path| {
             check_svg(path.as_ref())?;
             spec.timeline = Some(path.into());
@@ -351,8 +352,10 @@ options! {
 
         /// The part of the run in that picture: a beginning and a length, such as 1.5s+20ms.
         ///
-        /// Default: a fiftieth, or less if dies did very much, until the last request enters.
-        timeline_window: Option<TimelineWindow> = "FROM+LENGTH", parsed, needs: Some("timeline"), is_rare: true;
+        /// Without --timeline, only the page of --report has the picture. Default: a fiftieth, or less if dies did
+        /// very much, until the last request enters.
+        timeline_window: Option<TimelineWindow> = "FROM+LENGTH", parsed,
+            needs: &["timeline", "report"], is_rare: true;
 
         /// Write the table for a paper or a spreadsheet: FILE.tex (LaTeX), FILE.md or FILE.csv.
         table: Option<PathBuf> = "FILE", parsed, kind: Kind::Path, set: |spec, path| {
@@ -364,7 +367,7 @@ options! {
         /// Figures of the table: by their names in the JSON, or their short names in `compare diff`.
         ///
         /// A comma-separated list, such as wa,p99,gc_pages [default: those that are printed].
-        show: Vec<String> = "LIST", figure, needs: Some("table"), is_rare: true;
+        show: Vec<String> = "LIST", figure, needs: &["table"], is_rare: true;
 
         /// Write the results as JSON to a file, for `compare diff`.
         out: Option<PathBuf> = "JSON", parsed, kind: Kind::Path, set: |spec, path| {
@@ -407,6 +410,12 @@ impl ComparisonSpec {
     /// Seed of all randomness.
     pub fn seed(&self) -> u64 {
         self.seed.unwrap_or(1)
+    }
+
+    /// The part of the runs in pictures of dies, if any are wanted.
+    pub(crate) fn pictured(&self) -> Option<TimelineWindow> {
+        let of_file = || self.timeline.is_some().then(TimelineWindow::default);
+        self.timeline_window.or_else(of_file)
     }
 
     /// Rounds of a trace.

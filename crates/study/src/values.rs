@@ -211,14 +211,18 @@ impl ComparisonSpec {
         }
 
         for option in given() {
-            if let Some(name) = option.needs
-                && !given().any(|other| other.name == name)
-            {
-                let needed = OptionDef::find(name)?;
-                return Err(Error::Usage(format!(
-                    "the following required arguments were not provided:\n  {needed}"
-                )));
+            if option.needs.is_empty() || given().any(|other| option.needs.contains(&other.name)) {
+                continue;
             }
+            let needed: Result<Vec<String>, _> = option
+                .needs
+                .iter()
+                .map(|name| OptionDef::find(name).map(ToString::to_string))
+                .collect();
+            return Err(Error::Usage(format!(
+                "the following required arguments were not provided:\n  {}",
+                needed?.join(" or ")
+            )));
         }
         Ok(())
     }

@@ -317,6 +317,19 @@ fn a_timeline_is_svg_and_its_window_is_in_the_run() {
         error.to_string().contains("begins after the run"),
         "{error}"
     );
+
+    // In the page of a report alone.
+    let alone = mistake(&json!({ "timeline_window": "1ms+1ms" }));
+    assert!(
+        alone.ends_with("were not provided:\n  --timeline <SVG> or --report <HTML>"),
+        "{alone}"
+    );
+    let report = folder.path().join("report.html");
+    let page = json!({ "report": report, "timeline_window": "1ms+1ms" });
+    let paged = Comparison::new(of_word_lines(&page), unfollowed()).unwrap();
+    assert!(paged.measure().unwrap().complete().is_ok());
+    let page = std::fs::read_to_string(&report).unwrap();
+    assert!(page.contains("What each die did") && page.contains("1,000 µs from 1.00 ms"));
     let measured = comparison.run_possible(&[()]).unwrap();
     assert_eq!(measured.runs().len(), 1);
     assert!(measured.complete().is_err());

@@ -101,9 +101,10 @@ fn arg(option: &'static OptionDef) -> Arg {
         "" => arg,
         subject => arg.help_heading(subject),
     };
+    // Of several, any one will do, which the library checks.
     let arg = match option.needs {
-        Some(other) => arg.requires(other),
-        None => arg,
+        [other] => arg.requires(*other),
+        _ => arg,
     };
     match option.default {
         Some(value) => arg.default_value(value),

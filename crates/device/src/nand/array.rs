@@ -239,11 +239,11 @@ impl Array {
             return self.begin_array(die, context);
         }
 
-        let work = context.graph.node(this.active).work;
+        let Node { work, planes, .. } = *context.graph.node(this.active);
         let retry_ns = context.graph.retry_ns(this.active);
         if retry_ns > 0 && this.phase == Phase::Array {
             this.phase = Phase::Retry;
-            self.watch.enter(die, DieState::Retry, context.now);
+            self.watch.works(die, DieState::Retry, planes, context.now);
             context
                 .events
                 .set(self.channels.len() + die, context.now + retry_ns);
@@ -391,11 +391,17 @@ impl Array {
     /// The array time of the active operation begins. Returns it if it takes none.
     pub(super) fn begin_array(&mut self, die: usize, context: &mut Context<'_>) -> Option<u32> {
         let this = &mut self.dies[die];
-        let Node { work, length, .. } = *context.graph.node(this.active);
+        let Node {
+            work,
+            length,
+            planes,
+            ..
+        } = *context.graph.node(this.active);
         this.phase = Phase::Array;
         this.array_ns = length;
         this.end = context.now + length;
-        self.watch.enter(die, DieState::of(work), context.now);
+        self.watch
+            .works(die, DieState::of(work), planes, context.now);
         if self.spec.cache_program {
             context.graph.begins(this.active);
         }

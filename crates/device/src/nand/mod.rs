@@ -144,6 +144,7 @@ impl Nand {
         let mut sum = Utilisation {
             at: self.now,
             dies: dies as u64,
+            planes: u64::from(self.geometry.word_line().planes),
             channels: channels as u64,
             cores,
             core_ns,

@@ -69,6 +69,8 @@ pub struct Utilisation {
     pub at: u64,
     /// Number of dies, or of chips whose dies take turns.
     pub dies: u64,
+    /// Number of planes of a die.
+    pub planes: u64,
     /// Number of channels.
     pub channels: u64,
     /// Number of cores.
@@ -81,6 +83,8 @@ pub struct Utilisation {
     pub collection_ns: u64,
     /// For metadata.
     pub metadata_ns: u64,
+    /// Of the planes whose arrays worked.
+    pub plane_ns: u64,
     /// Of the channels.
     pub channel_ns: u64,
     /// Of the cores that execute the firmware.
@@ -114,6 +118,7 @@ impl Utilisation {
         since.host_ns -= earlier.host_ns;
         since.collection_ns -= earlier.collection_ns;
         since.metadata_ns -= earlier.metadata_ns;
+        since.plane_ns -= earlier.plane_ns;
         since.channel_ns -= earlier.channel_ns;
         since.core_ns -= earlier.core_ns;
         since.program_suspensions -= earlier.program_suspensions;

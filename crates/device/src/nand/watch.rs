@@ -20,12 +20,15 @@ struct WatchedDie {
     /// Until when a resumed operation does not work yet.
     resuming: u64,
     class: Class,
+    /// Planes whose arrays work, once a resumed operation does.
+    planes: u8,
     /// The operation, if a request waits for it.
     node: u32,
     /// The program or erase that is suspended.
     suspended: Option<Activity>,
     states: [u64; DieState::COUNT],
     classes: [u64; 4],
+    plane_ns: u64,
 }
 
 /// Measurements of all dies, and of the requests in flight.
@@ -49,10 +52,12 @@ impl Watch {
             since: 0,
             resuming: 0,
             class: Class::Metadata,
+            planes: 0,
             node: NONE,
             suspended: None,
             states: [0; DieState::COUNT],
             classes: [0; 4],
+            plane_ns: 0,
         };
         Self {
             dies: vec![die; dies],
@@ -124,8 +129,15 @@ impl Watch {
     /// The die begins another phase of its operation.
     #[inline]
     pub(super) fn enter(&mut self, die: usize, state: DieState, now: u64) {
+        self.works(die, state, 0, now);
+    }
+
+    /// The same for a phase in which the arrays of these planes work.
+    #[inline]
+    pub(super) fn works(&mut self, die: usize, state: DieState, planes: u8, now: u64) {
         self.close(die, now);
-        self.dies[die].state = state;
+        let this = &mut self.dies[die];
+        (this.state, this.planes) = (state, planes);
     }
 
     /// The die takes an operation.
@@ -159,7 +171,7 @@ impl Watch {
         let this = &mut self.dies[die];
         this.suspended = Activity::of(this.state, this.class);
         this.state = DieState::Suspension;
-        this.resuming = 0;
+        (this.resuming, this.planes) = (0, 0);
     }
 
     /// The die goes on with an operation, which works from `works` on.
@@ -172,6 +184,7 @@ impl Watch {
         this.takes(at, node);
         this.suspended = None;
         this.state = DieState::of(node.work);
+        this.planes = node.planes;
         this.resuming = works;
     }
 
@@ -355,6 +368,7 @@ impl Watch {
             sum.host_ns += reads + programs;
             sum.collection_ns += collection;
             sum.metadata_ns += metadata;
+            sum.plane_ns += die.plane_ns;
         }
     }
 }
@@ -363,6 +377,7 @@ impl WatchedDie {
     fn takes(&mut self, at: u32, node: &Node) {
         self.state = DieState::ChannelWait;
         self.resuming = 0;
+        self.planes = 0;
         self.class = node.class;
         self.node = if node.part == NONE { NONE } else { at };
     }
@@ -375,6 +390,7 @@ impl WatchedDie {
         self.states[state as usize] += time;
         if state.is_work() {
             self.classes[self.class as usize] += time;
+            self.plane_ns += time * u64::from(self.planes);
         }
     }
 

@@ -116,6 +116,33 @@ pub(super) fn mqsim() -> DeviceConfig {
     config
 }
 
+/// FEMU's default flash.
+pub(super) fn femu() -> DeviceConfig {
+    let cells = Cells {
+        word_line: WordLine::SINGLE,
+        read_ns: &[40_000],
+        program_ns: 200_000,
+        erase_ns: 2_000_000,
+        endurance: 3000,
+    };
+    // A quarter of the flash is kept free by garbage collection.
+    let mut config = drive(geometry(8, 64, 256, 256), &cells, 0, 1.0 / 3.0);
+    // First come, first served.
+    config.timing.program_patience_ns = 0;
+    config.timing.collection_patience_ns = 0;
+    config.timing.metadata_patience_ns = 0;
+    config.link = Link {
+        mib_s: 0,
+        command_ns: 0,
+    };
+    config.firmware.gc_free = 0.25;
+    config.firmware.gc_garbage = 0.125;
+    config.firmware.gc_at_once = true;
+    config.firmware.gc_joins_host = true;
+    config.firmware.dedup = false;
+    config
+}
+
 /// Samsung's 970 Pro as NVMeVirt models it.
 pub(super) fn samsung_970_pro() -> DeviceConfig {
     let cells = Cells {

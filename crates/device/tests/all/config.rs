@@ -118,7 +118,14 @@ fn the_presets_are_the_papers_devices() {
 
     // The one without contents is filled whole, and so is Coldmap's ("12 GB of sequential writes"), and drives
     // that are no paper's.
-    let drives = ["mqsim-512g", "970pro-512g", "zn540-1t", "tlc-2t", "qlc-2t"];
+    let drives = [
+        "mqsim-512g",
+        "femu-16g",
+        "970pro-512g",
+        "zn540-1t",
+        "tlc-2t",
+        "qlc-2t",
+    ];
     let addressable = |name: &str| {
         if ["fast21-4t", "coldmap-16g"].contains(&name) || drives.contains(&name) {
             1.0

@@ -1,7 +1,8 @@
 //! What dies did: a row for each die, over virtual time.
 //!
-//! An interval is a box in its die's row. While a program or an erase is suspended, a strip of its colour goes on at
-//! the bottom of the row, and reads stand above it.
+//! An interval is a box in its die's row. While a program or an erase is suspended, a striped box of its colour goes on
+//! at the bottom of the row, and reads stand above it. Stripes are the dashes of a thick line, since patterns need
+//! names that are unique in a page.
 //!
 //! Invariants: boxes stay within the plot; boxes of one kind are one path, so that thousands of them make a small
 //! file. Absent: the choice of the window (`timeline`).
@@ -28,6 +29,8 @@ pub(crate) struct Kind<'a> {
     pub name: &'a str,
     /// A colour of the style sheet.
     pub color: &'static str,
+    /// Suspended operations are striped.
+    pub place: Place,
     /// The boxes, in rows.
     pub boxes: Vec<Span>,
 }
@@ -58,8 +61,8 @@ pub(crate) enum Place {
 
 /// A picture of rows of boxes.
 pub(crate) struct DieChart<'a> {
-    /// What is shown.
-    pub heading: &'a str,
+    /// Heading inside a stand-alone picture.
+    pub heading: Option<&'a String>,
     /// Text alternative for screen readers.
     pub description: String,
     /// Label of the axis, with its unit.
@@ -76,15 +79,18 @@ impl DieChart<'_> {
     /// Renders the chart as an SVG element of a page, or stand-alone.
     pub(crate) fn draw(&self, size: Size, alone: bool) -> Markup {
         let width = size.width();
-        let heading = super::columns::heading(Some(self.heading), width);
-        let paint = |color| Paint {
-            color,
+        let heading = super::columns::heading(self.heading.map(String::as_str), width);
+        let paint = |kind: &Kind<'_>| Paint {
+            color: kind.color,
             dash: "none",
-            fill: Fill::Solid,
+            fill: match kind.place {
+                Place::Below => Fill::Striped,
+                Place::Whole | Place::Above => Fill::Solid,
+            },
         };
         let used = self.kinds.iter().filter(|kind| !kind.boxes.is_empty());
         let legend = Legend::new(
-            used.map(|kind| (kind.name, paint(kind.color))),
+            used.map(|kind| (kind.name, paint(kind))),
             Mark::Box,
             false,
             (EDGE, width - EDGE),
@@ -119,10 +125,12 @@ impl DieChart<'_> {
                     text class="label" x=(px(left - 8.0)) y=(px(top + pitch * (row as f64 + 0.5) + 4.0)) text-anchor="end" { "die " (row) }
                 }
             }
-            @for kind in &self.kinds {
-                @for (class, is_below) in [("held", true), ("dot", false)] {
-                    @let path = plot.path(&kind.boxes, is_below);
-                    @if !path.is_empty() { path class=(class) style=(format!("--c:{}", kind.color)) d=(path) {} }
+            @for kind in self.kinds.iter().filter(|kind| !kind.boxes.is_empty()) {
+                @let style = format!("--c:{}", kind.color);
+                @let is_held = kind.place == Place::Below;
+                path class=(if is_held { "held" } else { "dot" }) style=(style) d=(plot.boxes(&kind.boxes)) {}
+                @if is_held {
+                    path class="stripes" style=(style) stroke-width=(px(plot.height(Place::Below))) d=(plot.lines(&kind.boxes)) {}
                 }
             }
             text class="axis-title" x=(px((left + plot.right) / 2.0)) y=(px(bottom + BOTTOM - 8.0))
@@ -146,32 +154,53 @@ impl Plot<'_> {
         self.left + self.axis.place(value).clamp(0.0, 1.0) * (self.right - self.left)
     }
 
-    /// The path of the boxes that are suspended operations, or of the others.
-    fn path(&self, boxes: &[Span], is_below: bool) -> String {
+    /// Height of a box.
+    fn height(&self, place: Place) -> f64 {
+        let row = (self.pitch - 2.0).max(self.pitch * 0.8);
+        match place {
+            Place::Whole => row,
+            Place::Above => row * ABOVE,
+            Place::Below => row * (1.0 - ABOVE),
+        }
+    }
+
+    /// Upper edge of a box.
+    fn top(&self, span: &Span) -> f64 {
+        let row = self.top + self.pitch * span.row as f64 + 1.0;
+        match span.place {
+            Place::Whole | Place::Above => row,
+            Place::Below => row + self.height(Place::Above),
+        }
+    }
+
+    /// The path around boxes.
+    fn boxes(&self, boxes: &[Span]) -> String {
         let mut path = String::new();
-        let height = (self.pitch - 2.0).max(self.pitch * 0.8);
         for span in boxes {
-            if (span.place == Place::Below) != is_below {
-                continue;
-            }
             let (from, until) = (self.x(span.from), self.x(span.until));
-            let row = self.top + self.pitch * span.row as f64 + 1.0;
-            let (top, height) = match span.place {
-                Place::Whole => (row, height),
-                Place::Above => (row, height * ABOVE),
-                Place::Below => (row + height * ABOVE, height * (1.0 - ABOVE)),
-            };
             // To a hundredth: a read may be a fraction of a unit long.
             write!(
                 path,
                 "M{:.2} {}h{:.2}v{}H{:.2}z",
                 from,
-                px(top),
+                px(self.top(span)),
                 until - from,
-                px(height),
+                px(self.height(span.place)),
                 from
             )
             .expect("a text takes everything");
+        }
+        path
+    }
+
+    /// The path along the middle of boxes.
+    fn lines(&self, boxes: &[Span]) -> String {
+        let mut path = String::new();
+        for span in boxes {
+            let (from, until) = (self.x(span.from), self.x(span.until));
+            let middle = px(self.top(span) + self.height(span.place) / 2.0);
+            write!(path, "M{from:.2} {middle}h{:.2}", until - from)
+                .expect("a text takes everything");
         }
         path
     }

@@ -102,8 +102,14 @@ impl<'a> Legend<'a> {
                         cx=(px(entry.x + 12.0)) cy=(px(middle)) r="4.5" {},
                     Mark::Line => path class="line" style=(format!("--c:{}", entry.paint.color)) stroke-dasharray=(entry.paint.dash)
                         d=(format!("M{} {}L{} {}", px(entry.x), px(middle), px(entry.x + 24.0), px(middle))) {},
-                    Mark::Box => rect class=(entry.paint.fill.class()) style=(format!("--c:{}", entry.paint.color))
-                        x=(px(entry.x)) y=(px(middle - 5.5)) width="11" height="11" {},
+                    Mark::Box => {
+                        rect class=(entry.paint.fill.class()) style=(format!("--c:{}", entry.paint.color))
+                            x=(px(entry.x)) y=(px(middle - 5.5)) width="11" height="11" {}
+                        @if entry.paint.fill == Fill::Striped {
+                            path class="stripes" style=(format!("--c:{}", entry.paint.color)) stroke-width="11"
+                                d=(format!("M{} {}h11", px(entry.x), px(middle))) {}
+                        }
+                    },
                     Mark::Transient => circle class="dot hollow" style=(format!("--c:{}", entry.paint.color))
                         cx=(px(entry.x + 4.0)) cy=(px(middle)) r="3.5" {},
                 }

@@ -31,6 +31,8 @@ pub enum Fill {
     Pale,
     /// Outlined with dashes of its colour, without fill.
     Dashed,
+    /// Filled with a pale shade of its colour and stripes; of boxes only.
+    Striped,
 }
 
 impl Fill {
@@ -41,6 +43,7 @@ impl Fill {
             Fill::Hollow => "part hollow",
             Fill::Pale => "part pale",
             Fill::Dashed => "part hollow dashed",
+            Fill::Striped => "held",
         }
     }
 }

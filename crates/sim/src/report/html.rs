@@ -15,6 +15,7 @@ use super::metrics::{self, Overview, Section};
 use super::progress::Progress;
 use crate::plot::{self, paint::paints};
 use crate::summary::RunSummary;
+use crate::timeline::DieTimeline;
 
 /// The style sheet of the page, also for other pages of the same look; pictures have their own.
 const PAGE_STYLE: &str = include_str!("page.css");
@@ -45,14 +46,16 @@ pub fn styles() -> Markup {
 /// let summary = run(&mut device, &mut *source, &options, &mut |_| ControlFlow::Continue(()))?;
 ///
 /// let config = serde_json::json!({ "workload": "zipf:0.9" });
-/// let page = html(&[summary], "One run", "of 1000 pages", &config, 1, Progress::HostPages);
+/// let page = html(&[summary], &[], "One run", "of 1000 pages", &config, 1, Progress::HostPages);
 /// assert!(page.contains(&styles().0) && !page.contains("<script"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// `config` is shown verbatim, with `seed`, so that the page says how to repeat the runs.
+/// `timelines` are those of the runs, as far as they are known. `config` is shown verbatim, with `seed`, so that the
+/// page says how to repeat the runs.
 pub fn html(
     runs: &[RunSummary],
+    timelines: &[Option<&DieTimeline>],
     title: &str,
     subtitle: &str,
     config: &serde_json::Value,
@@ -69,6 +72,7 @@ pub fn html(
                 h2 id="figures" { "Figures" }
                 div class="figures" { @for figure in figures(runs, progress) { (draw(&figure)) } }
             }
+            (dies(runs, timelines))
             (everything(runs))
         }
         (configuration(config, &format!("Seed {seed}. The same seed and configuration give")))
@@ -167,6 +171,31 @@ fn draw(figure: &Figure) -> Markup {
             @match &figure.picture {
                 Ok(picture) => div class="picture" { (picture) },
                 Err(why) => p class="empty" { (why) },
+            }
+        }
+    }
+}
+
+/// What each die did: a picture for each run, of which a click shows those after the first.
+fn dies(runs: &[RunSummary], timelines: &[Option<&DieTimeline>]) -> Markup {
+    let labels = metrics::labels(runs);
+    let paints = paints(labels.iter().map(String::as_str));
+    let known = labels.iter().zip(paints).zip(timelines);
+    let known: Vec<_> = known
+        .filter_map(|((label, paint), timeline)| Some((label, paint, (*timeline)?)))
+        .collect();
+
+    markup! {
+        @if !known.is_empty() {
+            section aria-labelledby="dies" {
+                h2 id="dies" { "What each die did" }
+                @for (at, (label, paint, timeline)) in known.iter().enumerate() {
+                    details class="words" open[at == 0] {
+                        summary { (swatch(paint.color)) (label) }
+                        p class="reading" { (timeline.reading()) }
+                        div class="picture" { (timeline.fluid(label)) }
+                    }
+                }
             }
         }
     }

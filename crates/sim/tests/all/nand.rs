@@ -406,6 +406,9 @@ fn a_run_says_what_its_requests_waited_for_and_what_was_busy() {
         + used.dies_suspending;
     assert!(is_near(states, used.dies, 1e-9), "{used:?}");
     assert!(is_near(purposes, used.dies, 1e-9), "{used:?}");
+    // Planes work while their die does; one read uses a plane.
+    let arrays = used.dies_reading + used.dies_programming + used.dies_erasing;
+    assert!(used.planes > 0.0 && used.planes <= arrays, "{used:?}");
     assert!(used.dies < 1.0 && used.channels < 1.0 && used.channels > 0.0);
     assert!(used.program_suspensions > 0 && used.erase_suspensions > 0);
 

@@ -1,9 +1,12 @@
 //! Queueing: closed forms, and figures measured with MQSim (commit 7ec40e3, no cache, no collection) or
 //! computed by an event model that agrees with it.
 
-use super::host::{Host, link, mean, quantile, spec};
-use crate::config::Latencies;
-use crate::nand::{NandSpec, Suspension};
+use super::host::{Host, Noise, link, mean, quantile, spec};
+use crate::config::{DeviceConfig, Latencies};
+use crate::nand::{DieState, Nand, NandSpec, Suspension};
+use crate::step::{DataPath, Step};
+use remap_ssd_media::op::NO_PAGE;
+use remap_ssd_media::{After, Op, OpKind, Purpose};
 
 const KIB: u64 = 1024;
 
@@ -215,4 +218,49 @@ fn a_program_waits_no_longer_than_its_patience() {
         worst[1] < (8 * patience) as f64 && worst[0] > 2.0 * worst[1],
         "{worst:?}"
     );
+}
+
+// FEMU's formula of a die, `max(now, die is free) + t`, gives the end of each operation to the nanosecond.
+#[test]
+fn operations_of_femu_s_flash_end_when_its_formula_says() {
+    let config = DeviceConfig::preset("femu-16g").unwrap();
+    let spec = config.nand().expect("it has this engine");
+    let mut nand = Nand::new(config.geometry, spec, config.latencies());
+    let mut noise = Noise(1);
+    let (mut now, mut free, mut theirs) = (0, [0; 64], Vec::new());
+    for request in 0..20_000 {
+        now += 1 + u64::from(noise.below(2_500));
+        let die = noise.below(64) as u16;
+        let (kind, time) = match noise.below(10) {
+            0 => (OpKind::Program, 200_000),
+            _ => (OpKind::Read, 40_000),
+        };
+        let end = now.max(free[usize::from(die)]) + time;
+        free[usize::from(die)] = end;
+        theirs.push((end, request));
+
+        let mut op = Op::new(kind, Purpose::Host, After::NOTHING);
+        (op.die, op.page) = (die, NO_PAGE);
+        nand.open(request);
+        let step = Step::new(DataPath::Absent, false);
+        nand.step(Some(request), now, step, false, &[op]);
+        nand.close(request);
+    }
+
+    let ends = theirs.iter().map(|_| nand.next_end().unwrap());
+    let mut ours: Vec<_> = ends.map(|end| (end.at, end.request)).collect();
+    theirs.sort_unstable();
+    ours.sort_unstable();
+    assert!(
+        ours == theirs,
+        "{:?}",
+        ours.iter()
+            .zip(&theirs)
+            .find(|(ours, theirs)| ours != theirs)
+    );
+
+    // Most of them waited for a die.
+    let used = nand.utilisation();
+    let idle = used.die_ns[DieState::Idle as usize];
+    assert!(idle < 64 * used.at / 2, "dies are idle for {idle} ns");
 }

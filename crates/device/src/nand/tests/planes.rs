@@ -3,7 +3,7 @@
 use super::host::{AFTER, BEFORE, Noise, link, mean, quantile, spec};
 use super::units::{LARGE, nand, op, submit, unprotected};
 use crate::config::Latencies;
-use crate::nand::{CellTimes, Nand, NandSpec};
+use crate::nand::{CellTimes, DieState, Nand, NandSpec};
 use crate::step::{DataPath, Step};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{After, Geometry, OpKind, Purpose, WordLine};
@@ -158,6 +158,63 @@ fn independent_planes_read_different_pages_at_once() {
     let first = 940 + 60_020 + 12_288;
     let last = first + 12_288 + 290 + 60_020 + 12_288;
     assert_eq!(ends, [first, first + 12_288, last]);
+}
+
+// Each operation alone: how long the arrays of a die worked, and on how many of its planes.
+#[test]
+fn planes_are_busy_while_their_arrays_work() {
+    let planes = WordLine { planes: 2, ..LARGE };
+    let spec = NandSpec {
+        independent_planes: true,
+        read: CellTimes::new(&[40_020, 60_020]).unwrap(),
+        erase_ns: 3_000_000,
+        ..unprotected(0, 400_000)
+    };
+    let mut nand = nand(1, planes, spec, Latencies::default());
+    let mut before = nand.utilisation();
+    let mut used = |nand: &mut Nand| {
+        nand.settle();
+        let (now, all) = (nand.utilisation(), std::mem::take(&mut before));
+        before = now;
+        let since = now.since(&all);
+        let states = [
+            DieState::Read,
+            DieState::Program,
+            DieState::Erase,
+            DieState::Retry,
+        ];
+        let array_ns: u64 = states
+            .map(|state| since.die_ns[state as usize])
+            .iter()
+            .sum();
+        (array_ns, since.plane_ns)
+    };
+
+    // A unit of eight pages, on both planes.
+    submit(&mut nand, 0, 0, OpKind::Program, 0..8, 0);
+    assert_eq!(used(&mut nand), (400_000, 2 * 400_000));
+    // A page, four of one plane, one of each, and two of different word lines.
+    for (requests, planes, array_ns) in [
+        ([1..2, 0..0], 1, 40_020),
+        ([0..4, 0..0], 1, 40_020),
+        ([3..5, 0..0], 2, 40_020),
+        ([1..2, 14..15], 2, 60_020),
+    ] {
+        let now = nand.utilisation().at;
+        for (request, pages) in (0..).zip(&requests) {
+            if !pages.is_empty() {
+                submit(&mut nand, request, now, OpKind::Read, pages.clone(), 0);
+            }
+        }
+        let found = used(&mut nand);
+        assert_eq!(found, (array_ns, planes * array_ns), "{requests:?}");
+    }
+    let erase = op(OpKind::Erase, Purpose::Gc, 0, After::NOTHING);
+    let now = nand.utilisation().at;
+    let step = Step::new(DataPath::Own, false);
+    nand.step(None, now, step, false, &[erase]);
+    assert_eq!(used(&mut nand), (3_000_000, 2 * 3_000_000));
+    assert_eq!(nand.utilisation().planes, 2);
 }
 
 /// Bytes per second of reads of whole flash pages in order.

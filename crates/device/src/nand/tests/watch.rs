@@ -101,6 +101,8 @@ fn a_read_suspends_a_program_and_both_know_why_they_took_so_long() {
         ],
         [50_000, 400_000, 25_000]
     );
+    // On the die's one plane, without the time of the suspension.
+    assert_eq!((used.planes, used.plane_ns), (1, 450_000));
     assert_eq!([of(DieState::Transfer), of(DieState::Idle)], [22_000, 700]);
     assert_eq!(
         (used.channel_ns, used.host_ns, used.at),

@@ -49,6 +49,9 @@ use Load::{Depth, Share};
 
 const NVMEVIRT: &str = "NVMeVirt 61c90f7";
 const MQSIM: &str = "MQSim 7ec40e3";
+/// `done = max(now, die is free) + t`, of FEMU's commit 99ce4fb: an idle die, the bound of 64 dies, and closed loops of
+/// 400,000 reads on dies drawn at random.
+const FEMU: &str = "formula of FEMU 99ce4fb";
 const MODEL: &str = "event model";
 /// MQSim knows a channel's time in whole nanoseconds, so that 800 MT/s and more are not what they are called: the formula of its
 /// other rates, with the exact time.
@@ -143,6 +146,20 @@ pub(super) const ALL: &[Series] = &[
         ("970pro", "seqread,pages=4"),
         MegabytesPerS,
         &[(Depth(1), 243.6), (Depth(32), 1612.0)],
+    ),
+    series(
+        ("NVMeVirt, another time of the firmware", NVMEVIRT, None),
+        "970 Pro, random writes of 4 KiB",
+        ("970pro", "randwrite"),
+        Write,
+        &[(Depth(1), 5.612)],
+    ),
+    series(
+        ("NVMeVirt, another time of the firmware", NVMEVIRT, None),
+        "970 Pro, sequential writes of 128 KiB",
+        ("970pro", "seqwrite,pages=32"),
+        Write,
+        &[(Depth(1), 55.584)],
     ),
     series(
         ("MQSim, random reads", MQSIM, Some(0.01)),
@@ -298,6 +315,72 @@ pub(super) const ALL: &[Series] = &[
         ("beside-once", "randrw:70"),
         Thousands,
         &[(Depth(4), 14.884), (Depth(16), 32.306)],
+    ),
+    series(
+        ("FEMU, idle", FEMU, Some(0.005)),
+        "64 dies, random reads of 4 KiB",
+        ("femu", "randread"),
+        Read("mean"),
+        &[(Depth(1), 40.0)],
+    ),
+    series(
+        ("FEMU, idle", FEMU, Some(0.005)),
+        "64 dies, sequential reads of 128 KiB",
+        ("femu", "seqread,pages=32"),
+        Read("mean"),
+        &[(Depth(1), 40.0)],
+    ),
+    series(
+        ("FEMU, idle", FEMU, Some(0.005)),
+        "64 dies, random writes of 4 KiB",
+        ("femu-written", "randwrite"),
+        Write,
+        &[(Depth(1), 200.0)],
+    ),
+    series(
+        ("FEMU, idle", FEMU, Some(0.005)),
+        "64 dies, sequential writes of 128 KiB",
+        ("femu-written", "seqwrite,pages=32"),
+        Write,
+        &[(Depth(1), 200.0)],
+    ),
+    series(
+        ("FEMU, closed loops", FEMU, Some(0.01)),
+        "64 dies, random reads of 4 KiB",
+        ("femu", "randread"),
+        Thousands,
+        &[
+            (Depth(4), 97.63),
+            (Depth(16), 353.8),
+            (Depth(64), 943.8),
+            (Depth(256), 1405.2),
+        ],
+    ),
+    series(
+        ("FEMU, closed loops", FEMU, Some(0.01)),
+        "64 dies, random reads of 4 KiB",
+        ("femu", "randread"),
+        Read("mean"),
+        &[
+            (Depth(4), 40.97),
+            (Depth(16), 45.22),
+            (Depth(64), 67.81),
+            (Depth(256), 182.18),
+        ],
+    ),
+    series(
+        ("FEMU, closed loops", FEMU, Some(0.01)),
+        "64 dies, sequential reads of 4 KiB",
+        ("femu", "seqread"),
+        Thousands,
+        &[(Depth(64), 1600.0), (Depth(256), 1600.0)],
+    ),
+    series(
+        ("FEMU, closed loops", FEMU, Some(0.01)),
+        "64 dies, sequential writes of 4 KiB",
+        ("femu-written", "seqwrite"),
+        Thousands,
+        &[(Depth(64), 320.0), (Depth(256), 320.0)],
     ),
     series(
         ("M/D/1, mean", MD1, Some(0.03)),

@@ -81,6 +81,7 @@ fn utilisation(used: &Utilisation) -> Section {
             ("dies for the host", percent(used.dies_for_host)),
             ("for garbage collection", percent(used.dies_for_collection)),
             ("for metadata", percent(used.dies_for_metadata)),
+            ("planes", percent(used.planes)),
             ("channels", percent(used.channels)),
             ("controller cores", percent(used.cores)),
             ("link from the host", percent(used.link_in)),

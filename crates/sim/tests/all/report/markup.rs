@@ -9,6 +9,7 @@ fn names_and_text_from_outside_are_escaped() {
     mine.requests.refused.insert(evil.to_owned(), 1);
     let page = report::html(
         &[mine, run("none", 5)],
+        &[],
         evil,
         evil,
         &json!({ evil: evil }),
@@ -35,6 +36,59 @@ fn the_page_fetches_nothing_and_runs_nothing() {
     let own = page.matches("href=\"data:image/svg+xml,").count();
     assert_eq!(own, page.matches("href=").count());
     assert_eq!(own, page.matches("class=\"picture\"").count());
+}
+
+#[test]
+fn the_page_has_the_dies_of_each_run_and_the_first_is_open() {
+    let one = |activity, suspended, from, until| DieInterval {
+        die: 1,
+        activity,
+        suspended,
+        from,
+        until,
+    };
+    let timeline = DieTimeline {
+        dies: 2,
+        from: 0,
+        until: 1_000_000,
+        intervals: vec![
+            one(Activity::Erase, None, 0, 400_000),
+            one(
+                Activity::HostRead,
+                Some(Activity::Erase),
+                400_000,
+                1_000_000,
+            ),
+        ],
+    };
+    let runs = ["none", "flog", "opt"].map(|scheme| run(scheme, 5));
+    let known = [Some(&timeline), None, Some(&timeline)];
+    let page = report::html(&runs, &known, "", "", &json!(null), 1, Progress::default());
+    assert_eq!(page.matches("<details class=\"words\" open>").count(), 1);
+
+    let section = &page[page.find("id=\"dies\"").unwrap()..];
+    let section = &section[..section.find("</section>").unwrap()];
+    assert!(
+        section.contains("1,000 µs from 0 ms of the run"),
+        "{section}"
+    );
+    let names: Vec<_> = section.split("</summary>").collect();
+    assert_eq!(names.len(), 3);
+    assert!(names[0].ends_with("none") && names[1].ends_with("opt"));
+
+    // Each for a wide page and a narrow one, with what is suspended in the picture and in the legend.
+    let pictures = pictures(section);
+    assert_eq!(pictures.len(), 4);
+    for picture in &pictures {
+        let of_class = |class| {
+            let nodes = picture.descendants();
+            nodes.filter(move |node| node.attribute("class") == Some(class))
+        };
+        assert_eq!(of_class("stripes").count(), 2);
+        assert_eq!(of_class("heading").count(), 0);
+        assert!(of_class("entry").any(|entry| entry.text() == Some("suspended erase")));
+    }
+    assert!(!self::page(&runs).contains("What each die did"));
 }
 
 #[test]

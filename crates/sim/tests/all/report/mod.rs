@@ -4,8 +4,10 @@ mod markup;
 mod numbers;
 mod tables;
 
+use remap_ssd_sim::device::nand::{Activity, DieInterval};
 use remap_ssd_sim::report::{self, Progress, format, metrics};
 use remap_ssd_sim::summary::{Accounting, Demotions, Percentiles, RunSummary, Sample};
+use remap_ssd_sim::timeline::DieTimeline;
 use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr;
 
@@ -123,6 +125,7 @@ fn runs() -> Vec<RunSummary> {
 fn page(runs: &[RunSummary]) -> String {
     report::html(
         runs,
+        &[],
         "A title",
         "A subtitle",
         &json!({"channels": 8}),
@@ -289,6 +292,7 @@ fn a_run_s_course_is_shown_over_host_pages_or_over_time() {
     let ends = |progress: Progress| {
         let page = report::html(
             &[slow.clone(), fast.clone()],
+            &[],
             "",
             "",
             &json!(null),
