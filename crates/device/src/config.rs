@@ -292,6 +292,13 @@ pub struct Link {
     pub mib_s: u64,
     /// Fixed cost of a command; it does not occupy the link.
     pub command_ns: u64,
+    /// How much less a command with data from the host costs.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub write_saves_ns: u64,
+}
+
+fn is_zero(ns: &u64) -> bool {
+    *ns == 0
 }
 
 /// The processor that runs the firmware: each of its cores executes one command after the other.
@@ -359,6 +366,8 @@ pub struct Latencies {
     pub link_page_ns: u64,
     /// Fixed cost of a command.
     pub link_command_ns: u64,
+    /// That of a command with data from the host.
+    pub link_write_ns: u64,
     /// The processor that runs the firmware.
     pub controller: Controller,
     /// True if lookups of owners stall the dies.
@@ -479,6 +488,10 @@ impl DeviceConfig {
             hash_interval_ns: unit * interval_ns,
             link_page_ns,
             link_command_ns: self.link.command_ns,
+            link_write_ns: self
+                .link
+                .command_ns
+                .saturating_sub(self.link.write_saves_ns),
             controller: self.controller,
             lookup_stalls_dies: self.background.lookup_stalls_dies,
         }

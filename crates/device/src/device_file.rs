@@ -159,7 +159,7 @@ impl DeviceFile {
 }
 
 /// Keys that a file without a preset may omit, besides those of `[firmware]`, `[controller]`, `[timing]`, `[energy]` and `[errors]`.
-const OPTIONAL: [&str; 16] = [
+const OPTIONAL: [&str; 17] = [
     "preset",
     "scale",
     "geometry.superblock_dies",
@@ -169,6 +169,7 @@ const OPTIONAL: [&str; 16] = [
     "geometry.one_shot",
     "geometry.indirection_bytes",
     "host_ns",
+    "link.write_saves_ns",
     "flash.channel_mts",
     "flash.channel_bytes",
     "flash.spare_bytes",

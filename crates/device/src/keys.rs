@@ -184,6 +184,7 @@ static COMMON: &[DeviceKey] = &[
 
     key("link.mib_s", "MiB/s", KeyKind::Integer(0, 1 << 40), "Bandwidth of each direction of the host link; 0 is unlimited."),
     key("link.command_ns", "ns", TIME, "Fixed cost of a command; it does not occupy the link."),
+    key("link.write_saves_ns", "ns", TIME, "How much less a command with data from the host costs: drives answer a write from their buffer sooner than they find a page to read."),
 
     key("controller.firmware_ns", "ns", TIME, "Firmware's time for a command; each core executes one after the other."),
     key("controller.page_ns", "ns", TIME, "Firmware's additional time for each page that a command transfers or remaps."),

@@ -37,6 +37,7 @@ impl SerialResource {
 pub(crate) struct FrontEnd {
     page_ns: u64,
     command_ns: u64,
+    write_ns: u64,
     hash_ns: u64,
     hash_interval_ns: u64,
     controller: Controller,
@@ -56,6 +57,7 @@ impl FrontEnd {
         Self {
             page_ns: latencies.link_page_ns,
             command_ns: latencies.link_command_ns,
+            write_ns: latencies.link_write_ns,
             hash_ns: latencies.hash_ns,
             hash_interval_ns: latencies.hash_interval_ns,
             controller: latencies.controller,
@@ -83,7 +85,7 @@ impl FrontEnd {
     #[inline]
     pub(crate) fn receive(&mut self, now: u64, pages: u16) -> u64 {
         let length = u64::from(pages) * self.page_ns;
-        self.link_in.pass(now, length, now) + self.command_ns
+        self.link_in.pass(now, length, now) + self.write_ns
     }
 
     /// End of sending pages of 4 KiB to the host that are ready at `ready`.
@@ -152,11 +154,12 @@ mod tests {
         let mut front = FrontEnd::new(&Latencies {
             link_page_ns: 1200,
             link_command_ns: 1000,
+            link_write_ns: 400,
             ..Latencies::default()
         });
-        assert_eq!(front.receive(0, 1), 2200);
-        assert_eq!(front.receive(0, 1), 3400);
-        assert_eq!(front.receive(0, 4), 8200);
+        assert_eq!(front.receive(0, 1), 1600);
+        assert_eq!(front.receive(0, 1), 2800);
+        assert_eq!(front.receive(0, 4), 7600);
         assert_eq!(front.send(0, 1, 700), 1900);
         assert_eq!(front.arrive(5), 1005);
     }

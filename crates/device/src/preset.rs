@@ -242,6 +242,7 @@ const GIB_PAGES: u32 = 1 << 18;
 const ASSUMED_LINK: Link = Link {
     mib_s: 3200,
     command_ns: 1000,
+    write_saves_ns: 0,
 };
 
 fn geometry(channels: u32, dies: u32, superblocks: u32, pages_per_block: u32) -> Geometry {

@@ -25,6 +25,12 @@ impl DeviceConfig {
             });
         }
 
+        if self.link.write_saves_ns > self.link.command_ns {
+            wrong.push(problem(
+                "link.write_saves_ns",
+                "link.write_saves_ns must be at most link.command_ns, of which it is a part",
+            ));
+        }
         wrong.extend(self.contradictions_of_units());
         wrong.extend(self.contradictions_of_time());
         wrong.extend(self.contradictions_of_errors());

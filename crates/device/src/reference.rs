@@ -128,6 +128,7 @@ fn value_of(config: &DeviceConfig, path: &str) -> Option<Value> {
             GC_MODES.iter().find(is_so).map(|mode| mode.name.into())
         }
         // Keys with default values are not written to files.
+        "link.write_saves_ns" => Some(config.link.write_saves_ns.into()),
         "firmware.mapping" => Some(firmware.mapping.name().into()),
         "firmware.block_pages" => Some(firmware.block_pages.into()),
         "firmware.extension" => Some(firmware.extension.into()),

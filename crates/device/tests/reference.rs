@@ -21,7 +21,8 @@ const OF_THE_FILE: [&str; 6] = [
 ];
 
 /// Fields omitted when they have their defaults.
-const SILENT: [&str; 24] = [
+const SILENT: [&str; 25] = [
+    "link.write_saves_ns",
     "timing.erase_suspend_ns",
     "timing.erase_suspensions",
     "firmware.power_loss_protection",

@@ -72,7 +72,7 @@ pub fn run(
     let mut meters = Meters::start(device, start, options.sample_interval_ns, options.samples);
     meters.is_open = options.open_loop;
     meters.flash = flash;
-    let mut times = RequestTimes::new(clock_of(options, start), options.host_ns, meters, start);
+    let times = RequestTimes::new(clock_of(options, start), options.host_ns, meters, start);
     let mut report = |so_far: Progress| {
         progress(&Progress {
             pages_total,
@@ -80,29 +80,7 @@ pub fn run(
         })
     };
 
-    // Only where time does not affect the firmware's decisions: see `pipeline`.
-    // The precision is known when times are.
-    let divides = options.threads > 1
-        && !options.open_loop
-        && !options.until_worn_out
-        && options.precision.is_none();
-    let divided = if divides {
-        pipeline::run(device, source, options, &mut times, &mut report).transpose()?
-    } else {
-        None
-    };
-    let (tally, is_inside) = match divided {
-        Some(accounts) => accounts,
-        None => {
-            let accounts;
-            (accounts, times) = if device.nand().is_some() {
-                run_queued(device, source, options, times, &mut report)?
-            } else {
-                run_directly(device, source, options, times, &mut report)?
-            };
-            accounts
-        }
-    };
+    let ((tally, is_inside), times) = execute(device, source, options, times, &mut report)?;
     // A partial request was never completed.
     if is_inside {
         return Err(RunError::Unfinished);
@@ -131,6 +109,30 @@ pub fn run(
         (summary.requests.submitted - refused) as f64 / summary.seconds_simulated;
     summary.wall_s = began.elapsed().as_secs_f64();
     Ok(summary)
+}
+
+/// Executes the requests, on two threads if possible.
+fn execute(
+    device: &mut Device,
+    source: &mut dyn Source,
+    options: &RunOptions,
+    mut times: RequestTimes,
+    report: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<(Accounts, RequestTimes), RunError> {
+    // Only where time does not affect the firmware's decisions: see `pipeline`.
+    // The precision is known when times are.
+    let divides = options.threads > 1
+        && !options.open_loop
+        && !options.until_worn_out
+        && options.precision.is_none();
+    if divides && let Some(done) = pipeline::run(device, source, options, &mut times, report) {
+        return Ok((done?, times));
+    }
+    if device.nand().is_some() {
+        run_queued(device, source, options, times, report)
+    } else {
+        run_directly(device, source, options, times, report)
+    }
 }
 
 /// An open loop has no queue depth: requests enter when they arrive.

@@ -3,7 +3,7 @@
 //! Absent: all its keys (`remap_ssd_device::reference`).
 
 use remap_ssd_device::DeviceConfig;
-use remap_ssd_device::config::TimingEngine;
+use remap_ssd_device::config::{Link, TimingEngine};
 use remap_ssd_device::nand::CellTimes;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_sim::report::format::{bytes, exact, percent, seconds};
@@ -31,8 +31,6 @@ pub fn device_rows(config: &DeviceConfig) -> Vec<(&'static str, String)> {
         let size = bytes(count * PAGE_BYTES as u64);
         format!("{size}, {} pages", exact(count))
     };
-    let time = |ns: u64| seconds(ns as f64 / 1e9);
-
     let array = format!(
         "{} channels, {} dies, {} superblocks of {} pages ({} a block)",
         geometry.channels(),
@@ -41,17 +39,12 @@ pub fn device_rows(config: &DeviceConfig) -> Vec<(&'static str, String)> {
         exact((geometry.pages_per_superblock() * geometry.host_pages()).into()),
         exact((geometry.pages_per_block() * geometry.host_pages()).into())
     );
-    let page_types = |times: CellTimes| {
-        let times: Vec<String> = times.times().iter().map(|ns| time(*ns)).collect();
-        times.join("/")
-    };
     let [read, program] = [flash.read_ns, flash.program_ns].map(page_types);
     let [erase, transfer] = [flash.erase_ns, flash.transfer_ns].map(time);
     let cycles = exact(flash.endurance);
     let [nvram_read, nvram_write] = [nvram.read_ns, nvram.write_ns].map(time);
     let nvram_writes = exact(nvram.endurance);
-    let [latency, interval, command] =
-        [hash.latency_ns, hash.interval_ns, link.command_ns].map(time);
+    let [latency, interval] = [hash.latency_ns, hash.interval_ns].map(time);
     let firmware_text = format!(
         "scheme {}, {} of remapping metadata in segments of {}, deduplication {}, garbage collection at {} free",
         firmware.scheme,
@@ -88,10 +81,7 @@ pub fn device_rows(config: &DeviceConfig) -> Vec<(&'static str, String)> {
             format!("64 bytes: read {nvram_read}, write {nvram_write}; {nvram_writes} writes"),
         ),
         ("hash", format!("{latency}, a page every {interval}")),
-        (
-            "link",
-            format!("{} MiB/s each way, {command} a command", exact(link.mib_s)),
-        ),
+        ("link", in_words(link)),
         ("firmware", firmware_text),
         (
             "host",
@@ -100,9 +90,34 @@ pub fn device_rows(config: &DeviceConfig) -> Vec<(&'static str, String)> {
     ]
 }
 
+fn time(ns: u64) -> String {
+    seconds(ns as f64 / 1e9)
+}
+
+/// The times of the page types of a word line.
+fn page_types(times: CellTimes) -> String {
+    let times: Vec<String> = times.times().iter().map(|ns| time(*ns)).collect();
+    times.join("/")
+}
+
+fn in_words(link: &Link) -> String {
+    let rate = match link.mib_s {
+        0 => "unlimited".to_owned(),
+        rate => format!("{} MiB/s each way", exact(rate)),
+    };
+    let saved = match link.write_saves_ns {
+        0 => String::new(),
+        saved => format!(", {} less if the host sends data with it", time(saved)),
+    };
+    format!("{rate}, {} a command{saved}", time(link.command_ns))
+}
+
 fn order_of_a_die(config: &DeviceConfig) -> String {
     match (config.timing.engine, config.timing.suspensions) {
         (TimingEngine::Published, _) => "first come, first served".into(),
+        (TimingEngine::Nand, _) if config.timing.program_patience_ns == 0 => {
+            "first come, first served".into()
+        }
         (TimingEngine::Nand, 0) => "reads first".into(),
         (TimingEngine::Nand, most) => format!(
             "reads first, suspending a program or an erase {} times at most",

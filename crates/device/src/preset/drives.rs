@@ -109,6 +109,7 @@ pub(super) fn mqsim() -> DeviceConfig {
     config.link = Link {
         mib_s: 3131,
         command_ns: 60,
+        write_saves_ns: 0,
     };
     config.firmware.gc_policy = GcPolicy::DChoices;
     config.firmware.gc_free = 0.05;
@@ -134,6 +135,7 @@ pub(super) fn femu() -> DeviceConfig {
     config.link = Link {
         mib_s: 0,
         command_ns: 0,
+        write_saves_ns: 0,
     };
     config.firmware.gc_free = 0.25;
     config.firmware.gc_garbage = 0.125;
@@ -163,6 +165,7 @@ pub(super) fn samsung_970_pro() -> DeviceConfig {
     config.link = Link {
         mib_s: 3391,
         command_ns: 21_500,
+        write_saves_ns: 17_040,
     };
     config
 }
@@ -186,6 +189,7 @@ pub(super) fn wd_zn540() -> DeviceConfig {
     config.link = Link {
         mib_s: 3052,
         command_ns: 20_000,
+        write_saves_ns: 0,
     };
     config
 }

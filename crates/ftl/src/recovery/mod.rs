@@ -173,11 +173,7 @@ impl Ftl {
         flushed
             .into_iter()
             .for_each(|half| self.dealloc.reset(&mut self.core.media, half));
-        // Last: until here a cut finds the same damage again.
-        self.dealloc.heal(&mut self.core.media);
-        if let Some(buffer) = &mut self.buffer {
-            buffer.heal(&mut self.core.media);
-        }
+        self.heal();
 
         // Half of the list is kept free for future cuts; moving pages at every power-on would waste
         // flash.
@@ -187,6 +183,14 @@ impl Ftl {
         self.relearn_identities();
         self.core.fill_lines();
         Ok((self, report))
+    }
+
+    /// Replaces damaged words. Last: until here a cut finds the same damage again.
+    fn heal(&mut self) {
+        self.dealloc.heal(&mut self.core.media);
+        if let Some(buffer) = &mut self.buffer {
+            buffer.heal(&mut self.core.media);
+        }
     }
 
     /// Step 5 if the sequence numbers are used up: the device is read-only, and recovery takes no

@@ -148,14 +148,14 @@ pub(super) const ALL: &[Series] = &[
         &[(Depth(1), 243.6), (Depth(32), 1612.0)],
     ),
     series(
-        ("NVMeVirt, another time of the firmware", NVMEVIRT, None),
+        ("NVMeVirt, up to 64 in flight", NVMEVIRT, Some(0.02)),
         "970 Pro, random writes of 4 KiB",
         ("970pro", "randwrite"),
         Write,
         &[(Depth(1), 5.612)],
     ),
     series(
-        ("NVMeVirt, another time of the firmware", NVMEVIRT, None),
+        ("NVMeVirt, its firmware's time of a page", NVMEVIRT, None),
         "970 Pro, sequential writes of 128 KiB",
         ("970pro", "seqwrite,pages=32"),
         Write,
