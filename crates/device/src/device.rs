@@ -177,6 +177,7 @@ impl Device {
         let nand = config
             .nand()
             .map(|spec| Nand::new(config.geometry, spec, config.latencies()))
+            .map(|nand| nand.with_modes(ftl.media().slc()))
             .map(|nand| nand.with_errors(&config.errors));
         let hashes = ftl.deduplicates();
         let indirection = Indirection::new(&config.geometry, ftl.media().mode());

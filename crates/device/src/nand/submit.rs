@@ -185,9 +185,21 @@ impl Nand {
             OpKind::CopyRow => self.add_row(op, adding),
             OpKind::ScanFlash => self.add_scan(op, adding),
             _ => {
+                self.note_mode(op);
                 let node = self.add_op(op, adding);
                 self.note_read(op, node, adding);
                 self.graph.seal(node);
+            }
+        }
+    }
+
+    /// A program tells the mode of its superblock, where that changes: the head's is the first after the erases.
+    #[inline(always)]
+    fn note_mode(&mut self, op: &Op) {
+        if op.kind == OpKind::Program && op.page != NO_PAGE && self.units.slc.area().is_dynamic() {
+            let (sb, is_slc) = (self.geometry.superblock(op.page), op.amount == 1);
+            if self.units.slc.has(sb) != is_slc {
+                self.units.set_slc(sb, is_slc);
             }
         }
     }
@@ -267,9 +279,8 @@ impl Nand {
     /// Time of a read of a page inside its die.
     #[inline]
     pub(super) fn read_ns(&self, page: Ppn) -> u64 {
-        let slc = &self.spec.slc;
-        if slc.area.has_page(page) {
-            return slc.read_ns;
+        if self.units.slc.has_page(page) {
+            return self.spec.slc.read_ns;
         }
         self.spec.read.of_row(self.row_of(page))
     }
@@ -277,9 +288,8 @@ impl Nand {
     /// Time of a program of a page or of its unit.
     #[inline]
     pub(super) fn program_ns(&self, page: Ppn) -> u64 {
-        let slc = &self.spec.slc;
-        if slc.area.has_page(page) {
-            return slc.program_ns;
+        if self.units.slc.has_page(page) {
+            return self.spec.slc.program_ns;
         }
         self.spec.program.of_row(self.row_of(page))
     }

@@ -27,7 +27,7 @@
 use super::Nand;
 use super::graph::{Class, Graph, NONE, Node, NodeName, Work};
 use super::spec::NandSpec;
-use remap_ssd_media::{Geometry, Ppn, SlcArea};
+use remap_ssd_media::{Geometry, Ppn, SbId, SlcModes};
 use std::collections::VecDeque;
 
 /// The latest unit of a block.
@@ -79,7 +79,7 @@ pub(super) struct Units {
     /// Pages of a unit where cells store all bits.
     pages: u32,
     /// Superblocks in SLC mode, whose units are word lines.
-    slc: SlcArea,
+    pub slc: SlcModes,
     /// Complete units that a die's buffer holds.
     room: u32,
     pub is_protected: bool,
@@ -115,7 +115,7 @@ impl Units {
         Self {
             geometry,
             pages,
-            slc: spec.slc.area,
+            slc: SlcModes::new(spec.slc.area, geometry),
             room: spec.buffer_units.max(1),
             is_protected: spec.protected,
             blocks: vec![latest; blocks],
@@ -134,11 +134,17 @@ impl Units {
         self.geometry.stripe() > 1
     }
 
+    /// From now on a superblock, whose blocks have no open unit, is in this mode.
+    pub(super) fn set_slc(&mut self, sb: SbId, is_slc: bool) {
+        self.slc.set(sb, is_slc);
+        self.recent = (0, 0, 0);
+    }
+
     /// The first page of a page's word line.
     pub(super) fn line(&self, page: Ppn) -> Ppn {
         let offset = self.geometry.offset(page);
         match self.slc.has_page(page) {
-            true => Ppn(page.0 - offset % self.slc.line()),
+            true => Ppn(page.0 - offset % self.slc.area().line()),
             false => Ppn(page.0 - offset + self.geometry.line_start(offset)),
         }
     }
@@ -146,7 +152,7 @@ impl Units {
     /// Pages of a page's word line.
     fn line_pages(&self, page: Ppn) -> u32 {
         match self.slc.has_page(page) {
-            true => self.slc.line(),
+            true => self.slc.area().line(),
             false => self.geometry.stripe(),
         }
     }
@@ -154,7 +160,7 @@ impl Units {
     /// Pages of a page's unit.
     fn unit_pages(&self, page: Ppn) -> u32 {
         match self.slc.has_page(page) {
-            true => self.slc.line(),
+            true => self.slc.area().line(),
             false => self.pages,
         }
     }
@@ -162,7 +168,7 @@ impl Units {
     /// Pages of a page's block that can be programmed.
     fn block_pages(&self, page: Ppn) -> u32 {
         match self.slc.has_page(page) {
-            true => self.slc.rows(),
+            true => self.slc.area().rows(),
             false => self.geometry.pages_per_block(),
         }
     }
