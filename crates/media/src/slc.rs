@@ -125,9 +125,13 @@ impl SlcModes {
     /// Returns true if a superblock is in SLC mode.
     #[inline(always)]
     pub fn has(&self, sb: SbId) -> bool {
-        self.area.has(sb) || (self.area.is_dynamic && self.changing[sb.0 as usize])
+        self.area.has(sb)
+            || self
+                .changing
+                .get(sb.0 as usize)
+                .is_some_and(|is_slc| *is_slc)
     }
-    /// Returns true if a page is in SLC mode.
+    /// Returns true if a page is in SLC mode; false if there is no such page.
     #[inline(always)]
     pub fn has_page(&self, page: Ppn) -> bool {
         page.0 < self.area.pages
