@@ -161,7 +161,7 @@ pub(super) fn read_heads(core: &mut Core, witnesses: &mut Witnesses) -> Result<(
         // No valid head: torn, or of a superblock whose erase was interrupted. The superblock
         // is erased before it is used.
         found.life.set_clean(false);
-        if !is_known && damaged.is_some_and(|damaged| damaged.masks_are_whole()) {
+        if !is_known && damaged.as_ref().is_some_and(LoadedLife::masks_are_whole) {
             // The head cannot show that the superblock was dead; missing pages can.
             let skipped = found.bad | found.failing;
             head = head.filter(|head| {

@@ -27,18 +27,13 @@ const STUDY: LevelStudy = LevelStudy {
     loads: &[
         Load {
             workload: "randwrite",
-            arrivals: "burst:8192:1,bound=32",
-            about: "random, 32 MiB",
-        },
-        Load {
-            workload: "randwrite",
             arrivals: "burst:32768:2,bound=32",
-            about: "random, 128 MiB",
+            about: "bursts at random",
         },
         Load {
             workload: "seqwrite",
             arrivals: "burst:32768:2,bound=32",
-            about: "in order, 128 MiB",
+            about: "bursts in order",
         },
     ],
     compared: &[
