@@ -96,6 +96,7 @@ pub struct SlcModes {
     changing: Vec<bool>,
     /// Superblocks that have been set to SLC mode.
     count: u32,
+    changes: u64,
 }
 
 impl SlcModes {
@@ -110,6 +111,7 @@ impl SlcModes {
             geometry,
             changing: vec![false; changing],
             count: 0,
+            changes: 0,
         }
     }
 
@@ -121,6 +123,10 @@ impl SlcModes {
     /// Superblocks in SLC mode.
     pub fn count(&self) -> u32 {
         self.area.superblocks + self.count
+    }
+    /// How often a superblock has changed its mode.
+    pub fn changes(&self) -> u64 {
+        self.changes
     }
     /// Returns true if a superblock is in SLC mode.
     #[inline(always)]
@@ -142,6 +148,7 @@ impl SlcModes {
         if let Some(mode) = self.changing.get_mut(sb.0 as usize)
             && std::mem::replace(mode, is_slc) != is_slc
         {
+            self.changes += 1;
             match is_slc {
                 true => self.count += 1,
                 false => self.count -= 1,

@@ -15,7 +15,7 @@ use super::units::Units;
 use super::{LANES, Nand, NandSpec};
 use crate::config::{Errors, Latencies};
 use crate::lane::FrontEnd;
-use remap_ssd_media::{Geometry, SlcModes};
+use remap_ssd_media::Geometry;
 
 impl Nand {
     /// An idle device at time 0. `latencies` has the times of everything that is not flash.
@@ -66,12 +66,6 @@ impl Nand {
             merge_is_hashed: false,
             goes_on: false,
         }
-    }
-
-    /// Flash whose superblocks have modes, as the firmware has found them.
-    pub(crate) fn with_modes(mut self, modes: &SlcModes) -> Self {
-        self.units.slc = modes.clone();
-        self
     }
 
     /// Flash with bit errors.

@@ -79,7 +79,9 @@ pub(super) struct Units {
     /// Pages of a unit where cells store all bits.
     pages: u32,
     /// Superblocks in SLC mode, whose units are word lines.
-    pub slc: SlcModes,
+    pub(super) slc: SlcModes,
+    /// The number of changes when the modes of all superblocks were compared with the firmware's.
+    pub(super) modes_known: u64,
     /// Complete units that a die's buffer holds.
     room: u32,
     pub is_protected: bool,
@@ -116,6 +118,7 @@ impl Units {
             geometry,
             pages,
             slc: SlcModes::new(spec.slc.area, geometry),
+            modes_known: 0,
             room: spec.buffer_units.max(1),
             is_protected: spec.protected,
             blocks: vec![latest; blocks],
@@ -134,8 +137,9 @@ impl Units {
         self.geometry.stripe() > 1
     }
 
-    /// From now on a superblock, whose blocks have no open unit, is in this mode.
-    pub(super) fn set_slc(&mut self, sb: SbId, is_slc: bool) {
+    /// From now on a superblock is in this mode. Its blocks have open units only if operations were not recorded.
+    pub(super) fn change_mode(&mut self, sb: SbId, is_slc: bool, graph: &mut Graph) {
+        self.close_superblock(self.geometry.page(sb, 0), graph);
         self.slc.set(sb, is_slc);
         self.recent = (0, 0, 0);
     }

@@ -24,18 +24,11 @@ const STUDY: LevelStudy = LevelStudy {
         ("slc-static-90", "90 %, static"),
         ("slc-dynamic-90", "90 %, dynamic"),
     ],
-    loads: &[
-        Load {
-            workload: "randwrite",
-            arrivals: "burst:32768:2,bound=32",
-            about: "bursts at random",
-        },
-        Load {
-            workload: "seqwrite",
-            arrivals: "burst:32768:2,bound=32",
-            about: "bursts in order",
-        },
-    ],
+    loads: &[Load {
+        workload: "randwrite",
+        arrivals: "burst:32768:2,bound=32",
+        about: "bursts of 128 MiB",
+    }],
     compared: &[
         Compared {
             name: "throughput",
