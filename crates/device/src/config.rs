@@ -16,7 +16,7 @@ pub use crate::config_errors::Errors;
 use crate::nand::{CellTimes, NandSpec, SlcSpec, Suspension};
 use remap_ssd_ftl::Config;
 use remap_ssd_media::geometry::PAGE_BYTES;
-use remap_ssd_media::{ContentMode, Geometry, SlcArea};
+use remap_ssd_media::{ContentMode, Geometry};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
@@ -515,10 +515,7 @@ impl DeviceConfig {
             program: program_ns,
             two_step: timing.two_step,
             slc: SlcSpec {
-                area: SlcArea::new(
-                    &self.geometry,
-                    self.firmware.slc_superblocks(&self.geometry),
-                ),
+                area: self.firmware.slc_area(&self.geometry),
                 read_ns: slc_read_ns,
                 program_ns: slc_program_ns,
             },

@@ -178,12 +178,16 @@ impl Device {
             .nand()
             .map(|spec| Nand::new(config.geometry, spec, config.latencies()))
             .map(|nand| nand.with_errors(&config.errors));
+        let nand = nand.map(|mut nand| {
+            nand.know_modes(ftl.media().slc());
+            Box::new(nand)
+        });
         let hashes = ftl.deduplicates();
         let indirection = Indirection::new(&config.geometry, ftl.media().mode());
         Self {
             ftl,
             indirection,
-            charging: OpCharger::new(timing, nand.map(Box::new), hashes),
+            charging: OpCharger::new(timing, nand, hashes),
             config,
             dir: None,
             config_text: None,
@@ -196,6 +200,7 @@ impl Device {
     pub fn keep_time(&mut self, keep: bool) {
         self.charging.timed = keep;
         self.ftl.media_mut().keep_time(keep);
+        self.know_modes();
     }
 
     /// From now on flash has the bit errors of `[errors]`, if there are any: the data that it holds is
@@ -322,7 +327,19 @@ impl Device {
     pub fn untimed<R>(&mut self, work: impl FnOnce(&mut Ftl) -> R) -> R {
         let result = work(&mut self.ftl);
         self.ftl.media_mut().ops.clear();
+        self.know_modes();
         result
+    }
+
+    /// Shows the timing model modes of superblocks that have changed by operations that took no time.
+    #[inline]
+    fn know_modes(&mut self) {
+        let modes = self.ftl.media().slc();
+        if modes.area().is_dynamic()
+            && let Some(nand) = &mut self.charging.nand
+        {
+            nand.know_modes(modes);
+        }
     }
 
     /// The firmware's counters in pages of 4 KiB. `Ftl::stats` counts indirection units.
@@ -402,7 +419,9 @@ impl Device {
     pub fn execute_deallocation(&mut self, lpn: Lpn, len: u32) -> Result<(), Refusal> {
         if let Some(indirection) = &mut self.indirection {
             let mut forget = |ftl: &mut Ftl, _| ftl.media_mut().ops.clear();
-            return indirection.deallocate(&mut self.ftl, lpn, len, Extent::Units, &mut forget);
+            let done = indirection.deallocate(&mut self.ftl, lpn, len, Extent::Units, &mut forget);
+            self.know_modes();
+            return done;
         }
         self.untimed(|ftl| ftl.deallocate(lpn, len))
     }
@@ -415,11 +434,15 @@ impl Device {
     pub fn execute(&mut self, command: &PageCommand, goes_on: bool) -> Result<(), Refusal> {
         if let Some(indirection) = &mut self.indirection {
             let mut forget = |ftl: &mut Ftl, _| ftl.media_mut().ops.clear();
-            return indirection.submit(&mut self.ftl, command, goes_on, &mut forget);
+            let done = indirection.submit(&mut self.ftl, command, goes_on, &mut forget);
+            self.know_modes();
+            return done;
         }
-        perform(&mut self.ftl, command, goes_on, |ftl, _| {
+        let done = perform(&mut self.ftl, command, goes_on, |ftl, _| {
             ftl.media_mut().ops.clear();
-        })
+        });
+        self.know_modes();
+        done
     }
 
     /// Call it before each command of a list is submitted, with its `index`: prefetches the data of

@@ -143,7 +143,7 @@ fn row(device: &Device, id: SbId, sb: &Superblock) -> SuperblockRow {
         },
         live: owners.live,
         remapped: owners.remapped,
-        capacity: sb.capacity,
+        capacity: device.ftl().filled_capacity(id),
         erases: (0..geometry.dies())
             .map(|die| media.erase_count(geometry.block(id, die)))
             .max()

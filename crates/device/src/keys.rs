@@ -289,7 +289,9 @@ static COMMON: &[DeviceKey] = &[
         `--scale` makes it smaller with the device."),
     key("firmware.slc_share", "", KeyKind::Number(NumberRange { least: 0.0, most: 0.5, above: false, below: false }), "SLC cache: share of the superblocks whose cells store one bit each, at least one in each group of dies; 0 is none. \
         The host writes there first. Idle time, and pressure if enough pages are dead, fold what is still valid. Needs `geometry.cell_bits` above 1."),
-    key("firmware.slc_fold_free", "", SHARE, "While the host writes, superblocks in SLC mode are folded when at most this share of them is free. Idle time folds at any share."),
+    key("firmware.slc_dynamic", "", SHARE, "Dynamic SLC cache, instead of `slc_share`: any free superblock may be opened in SLC mode, at most this share of them at a time, \
+        while more are free than collection wants (`gc_free`). So the cache shrinks as the device fills, and its superblocks are no loss of room. An erase in either mode counts against `flash.endurance`. 0 is none."),
+    key("firmware.slc_fold_free", "", SHARE, "While the host writes, superblocks in SLC mode are folded when at most this share of them is free, or with `slc_dynamic` may still be opened. Idle time folds at any share."),
     key("firmware.slc_fold_garbage", "", SHARE, "Then only superblocks in SLC mode with at least this share of dead pages are folded: 0 folds any of them, 1 only those that are dead altogether. \
         Pages are written past the cache while none is free."),
     key("firmware.dealloc_slots", "", KeyKind::Integer(4, u32::MAX as u64), "Slots in each half of the NVRAM log of deallocations."),

@@ -174,16 +174,20 @@ impl DeviceConfig {
                 "timing.part_saves_ns must be less than each time of flash.read_ns",
             ));
         }
-        if self.firmware.slc_share > 0.0 && timing.part_saves_ns >= flash.slc_read_ns {
+        if has_slc_cache(self) && timing.part_saves_ns >= flash.slc_read_ns {
             wrong.push(problem(
                 "timing.part_saves_ns",
                 "timing.part_saves_ns must be less than flash.slc_read_ns",
             ));
         }
-        if self.firmware.slc_share > 0.0 && self.errors.rate > 0.0 {
+        if has_slc_cache(self) && self.errors.rate > 0.0 {
+            let path = match self.firmware.slc_share > 0.0 {
+                true => "firmware.slc_share",
+                false => "firmware.slc_dynamic",
+            };
             wrong.push(problem(
-                "firmware.slc_share",
-                "firmware.slc_share needs errors.rate = 0: the error model knows one number of bits in a cell",
+                path,
+                &format!("{path} needs errors.rate = 0: the error model knows one number of bits in a cell"),
             ));
         }
         if timing.independent_planes && timing.dies_per_chip > 1 {
@@ -212,7 +216,7 @@ impl DeviceConfig {
             Some(own) => ("timing.erase_suspend_ns", own),
             None => ("timing.suspend_ns", program_ns),
         };
-        let programs = if self.firmware.slc_share > 0.0 && flash.slc_program_ns < fastest {
+        let programs = if has_slc_cache(self) && flash.slc_program_ns < fastest {
             ("flash.slc_program_ns", flash.slc_program_ns)
         } else {
             ("flash.program_ns", fastest)
@@ -400,10 +404,10 @@ const MAY_BE_IDLE: [MayBeIdle; 10] = [
     },
 ];
 
-const SLC_CACHE: &str = "firmware.slc_share above 0";
+const SLC_CACHE: &str = "firmware.slc_share or firmware.slc_dynamic above 0";
 
 fn has_slc_cache(device: &DeviceConfig) -> bool {
-    device.firmware.slc_share > 0.0
+    device.firmware.slc_share > 0.0 || device.firmware.slc_dynamic > 0.0
 }
 
 const SUSPENSIONS: &str = "timing.suspensions or timing.erase_suspensions above 0";

@@ -138,6 +138,7 @@ fn value_of(config: &DeviceConfig, path: &str) -> Option<Value> {
         "firmware.mapping_cache_bytes" => Some(firmware.mapping_cache_bytes.into()),
         "firmware.write_buffer_bytes" => Some(firmware.write_buffer_bytes.into()),
         "firmware.slc_share" => Some(firmware.slc_share.into()),
+        "firmware.slc_dynamic" => Some(firmware.slc_dynamic.into()),
         "firmware.slc_fold_free" => Some(firmware.slc_fold_free.into()),
         "firmware.slc_fold_garbage" => Some(firmware.slc_fold_garbage.into()),
         "flash.slc_read_ns" => Some(config.flash.slc_read_ns.into()),

@@ -21,7 +21,7 @@ const OF_THE_FILE: [&str; 6] = [
 ];
 
 /// Fields omitted when they have their defaults.
-const SILENT: [&str; 25] = [
+const SILENT: [&str; 26] = [
     "link.write_saves_ns",
     "timing.erase_suspend_ns",
     "timing.erase_suspensions",
@@ -42,6 +42,7 @@ const SILENT: [&str; 25] = [
     "firmware.mapping_cache_bytes",
     "firmware.write_buffer_bytes",
     "firmware.slc_share",
+    "firmware.slc_dynamic",
     "firmware.slc_fold_free",
     "firmware.slc_fold_garbage",
     "flash.slc_read_ns",

@@ -206,6 +206,11 @@ impl Core {
         self.blocks.fill_lines(&mut self.media);
     }
 
+    /// From now on a superblock is in this mode, if it may change it.
+    pub(crate) fn set_slc(&mut self, sb: SbId, is_slc: bool) {
+        self.blocks.set_slc(&mut self.media, sb, is_slc);
+    }
+
     /// A program of this page failed: stops programming its block.
     pub(crate) fn fail_block_of(&mut self, ppn: Ppn) {
         let die = self.geometry.die_of_offset(self.geometry.offset(ppn));

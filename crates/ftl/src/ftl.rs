@@ -25,7 +25,7 @@ use crate::scheme::catalogue::spec;
 use crate::stats::{RemapCounts, Stats};
 use crate::superblock::life::{Life, LifeRecord};
 use crate::superblock::{Owners, Stream, Superblock, SuperblockState};
-use remap_ssd_media::{After, ClearId, Lpn, Media, Ppn, SbId, SlcArea};
+use remap_ssd_media::{After, ClearId, Lpn, Media, Ppn, SbId, SlcModes};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -250,13 +250,18 @@ impl Ftl {
     pub fn free_superblocks(&self) -> u32 {
         self.core.blocks.free()
     }
-    /// Superblocks in SLC mode.
-    pub fn slc_area(&self) -> SlcArea {
-        self.core.blocks.slc.area
+    /// The superblocks in SLC mode.
+    pub fn slc_modes(&self) -> &SlcModes {
+        self.core.blocks.slc_modes()
     }
-    /// Free superblocks in SLC mode.
+    /// Free superblocks that may be opened in SLC mode.
     pub fn free_slc_superblocks(&self) -> u32 {
         self.core.blocks.slc_free()
+    }
+    /// Pages of data that a superblock can hold in its present mode.
+    pub fn filled_capacity(&self, sb: SbId) -> u32 {
+        let blocks = &self.core.blocks;
+        blocks.filled_capacity(sb, blocks.skipped(sb))
     }
     /// Free superblocks at which garbage collection starts.
     pub fn gc_start(&self) -> u32 {

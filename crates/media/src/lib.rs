@@ -40,5 +40,5 @@ pub use media::{Media, WriteBackMark};
 pub use oob::{Oob, SecondOwner};
 pub use op::{After, ClearId, Op, OpKind, Purpose, ReadOutcome};
 pub use rail::{AckSet, Outcome};
-pub use slc::SlcArea;
+pub use slc::{SlcArea, SlcModes};
 pub use word_line::WordLine;

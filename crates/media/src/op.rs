@@ -190,7 +190,7 @@ pub struct Op {
     /// Die, for flash operations on one die.
     pub die: u16,
     /// Pages or bytes; for `CopyRow` the number of the first page read. For `Read`, the pages of 4 KiB that leave the die if
-    /// those of a larger indirection unit are not all wanted, else 0.
+    /// those of a larger indirection unit are not all wanted, else 0. For `Program`, 1 in SLC mode, else 0.
     pub amount: u32,
     /// The flash page, for `Read`, `ReadTable` and `Program`; for `CopyRow` the first one programmed, for `Erase` the block's
     /// first.

@@ -14,11 +14,11 @@ mod lines;
 
 use crate::array::StoredPage;
 use crate::effect::{EffectOrder, MediaEffect};
-use crate::geometry::{BlockId, Ppn};
+use crate::geometry::{BlockId, Ppn, SbId};
 use crate::image::Image;
 use crate::op::{After, ClearId, OpKind};
-use crate::slc::SlcArea;
-use lines::Lines;
+use crate::slc::SlcModes;
+use lines::{Lines, UnitSizes};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
@@ -66,6 +66,8 @@ struct PendingOp {
     token: u64,
     effect: PendingEffect,
     block: Option<BlockId>,
+    /// Pages of its program unit and of its word line, if it programs one. Its superblock may have another mode by now.
+    sizes: UnitSizes,
     /// All operations with a smaller token come before this operation.
     all_below: u64,
     /// All stores with a smaller token come before this operation.
@@ -128,8 +130,15 @@ impl Rail {
 
     /// The controller's buffer does not survive a cut. With `whole_lines`, who waits for a page waits for its
     /// word line.
-    pub(crate) fn unprotect(&mut self, whole_lines: bool, slc: SlcArea) {
+    pub(crate) fn unprotect(&mut self, whole_lines: bool, slc: SlcModes) {
         self.lines = Some(Lines::new(self.image.geometry(), whole_lines, slc));
+    }
+
+    /// From now on a superblock is in this mode.
+    pub(crate) fn set_slc(&mut self, sb: SbId, is_slc: bool) {
+        if let Some(lines) = &mut self.lines {
+            lines.set_slc(sb, is_slc);
+        }
     }
 
     pub(crate) fn pending_len(&self) -> usize {
@@ -252,6 +261,7 @@ impl Rail {
         let pending = PendingOp {
             token,
             block: effect.block(self.image.geometry()),
+            sizes: self.sizes_of(&effect),
             all_below: if after.is_all() { since } else { 0 },
             stores_below,
             named: tokens,
@@ -348,6 +358,13 @@ impl Rail {
         }
     }
 
+    fn sizes_of(&self, effect: &PendingEffect) -> UnitSizes {
+        match (&self.lines, effect.page()) {
+            (Some(lines), Some(page)) => lines.sizes_of(page),
+            _ => UnitSizes::SINGLE,
+        }
+    }
+
     /// Operations that were issued before a page of an open word line may wait for it.
     fn program_in_line(&mut self, page: Ppn, token: u64) {
         let Some(lines) = &mut self.lines else {
@@ -432,7 +449,7 @@ impl Rail {
             blocks.extend(op.block);
             tokens.extend(op.named.iter().copied());
             if let (Some(lines), Some(page)) = (&self.lines, op.effect.page()) {
-                let pages = lines.together(page);
+                let pages = lines.together(page, op.sizes);
                 if together.insert(pages.start) {
                     tokens.extend(self.programs.range(pages).map(|(_, token)| *token));
                 }
@@ -501,8 +518,7 @@ impl Rail {
             for (op, outcome) in self.pending.iter().zip(&landed.outcomes) {
                 land(&mut image, &op.effect, *outcome);
             }
-            for (first, seed) in landed.torn {
-                let exposed = lines.exposed(first);
+            for (exposed, seed) in landed.torn {
                 let lost = exposed.filter(|page| mix(seed ^ u64::from(*page)) & 1 == 1);
                 lost.for_each(|page| image.lose(Ppn(page)));
             }

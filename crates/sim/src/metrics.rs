@@ -441,7 +441,11 @@ fn add_units(summary: &mut RunSummary, counts: &IndirectionCounts, unit_pages: u
 /// The use of the SLC cache, if there is one.
 fn slc_cost(device: &Device, stats: &Stats, unit_pages: u64) -> Option<SlcCost> {
     let (ftl, config) = (device.ftl(), device.config());
-    let superblocks = ftl.slc_area().superblocks();
+    let area = ftl.slc_modes().area();
+    if area.is_dynamic() {
+        return Some(dynamic_slc_cost(device, stats, unit_pages));
+    }
+    let superblocks = area.superblocks();
     let slc = |at: &usize| *at < superblocks as usize;
     let room = ftl.superblocks().take(superblocks as usize);
     let room: u64 = room.map(|(_, sb)| u64::from(sb.capacity)).sum();
@@ -467,9 +471,44 @@ fn slc_cost(device: &Device, stats: &Stats, unit_pages: u64) -> Option<SlcCost> 
     })
 }
 
+/// The same of superblocks that change their mode.
+fn dynamic_slc_cost(device: &Device, stats: &Stats, unit_pages: u64) -> SlcCost {
+    let (ftl, config) = (device.ftl(), device.config());
+    let (modes, superblocks) = (ftl.slc_modes(), ftl.superblocks());
+    let in_slc = superblocks.filter(|(id, _)| modes.has(*id));
+    let room: u64 = in_slc
+        .map(|(id, _)| u64::from(ftl.filled_capacity(id)))
+        .sum();
+    let free = u64::from(ftl.free_slc_superblocks());
+    let blocks = f64::from(config.geometry.blocks());
+    let counts = ftl.media().erase_counts();
+    let all: f64 = counts.iter().map(|count| f64::from(*count)).sum();
+    let erases = ftl.stats().slc_erases * u64::from(config.geometry.dies());
+    let erase_mean = erases as f64 / blocks;
+    SlcCost {
+        superblocks: u64::from(modes.count()) + free,
+        room_pages: room * unit_pages,
+        free_superblocks: free,
+        host_pages: stats.slc_programs,
+        past_pages: stats.host_programs.saturating_sub(stats.slc_programs),
+        folded_pages: stats.slc_folded,
+        died_pages: stats.slc_died,
+        erases: stats.slc_erases,
+        erase_mean,
+        other_erase_mean: (all / blocks - erase_mean).max(0.0),
+        endurance_cycles: config.flash.endurance,
+    }
+}
+
 /// Erases of a block of each mode as a share of what it endures, for the mode that is worn sooner.
 fn worn_share(summary: &RunSummary, slc: &SlcCost, device: &Device) -> f64 {
     let config = device.config();
+    if config.firmware.slc_dynamic > 0.0 {
+        // A block has both modes, and an erase in either counts.
+        return summary.erases as f64
+            / f64::from(config.geometry.blocks())
+            / config.flash.endurance as f64;
+    }
     let dies = u64::from(config.geometry.dies());
     let slc_blocks = slc.superblocks * dies;
     let blocks = u64::from(config.geometry.blocks());

@@ -207,11 +207,11 @@ pub struct IndirectionCost {
 /// Use and wear of the SLC cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SlcCost {
-    /// Superblocks in SLC mode.
+    /// Superblocks in SLC mode; with `slc_dynamic` at the end, and those that may still be opened in it then.
     pub superblocks: u64,
-    /// Pages of data that they have room for.
+    /// Pages of data that superblocks in SLC mode have room for.
     pub room_pages: u64,
-    /// Superblocks in SLC mode that are free at the end.
+    /// Superblocks that are free at the end and may be opened in SLC mode.
     pub free_superblocks: u64,
     /// Pages of commands programmed in SLC mode.
     pub host_pages: u64,
@@ -223,11 +223,12 @@ pub struct SlcCost {
     pub died_pages: u64,
     /// Superblocks in SLC mode erased.
     pub erases: u64,
-    /// Mean erase count of a block in SLC mode since it was new.
+    /// Mean erase count of a block in SLC mode since it was new. With `slc_dynamic` a block has both modes: its mean erases
+    /// in SLC mode since power-on.
     pub erase_mean: f64,
-    /// The same of the other blocks.
+    /// The same of the other blocks; with `slc_dynamic` the other erases of a block.
     pub other_erase_mean: f64,
-    /// Cycles that a block in SLC mode endures.
+    /// Cycles that a block in SLC mode endures; with `slc_dynamic` a block of both modes.
     pub endurance_cycles: u64,
 }
 

@@ -172,7 +172,7 @@ impl Setup {
             profile.superblock_dies = 0;
             profile.mapping_cache_bytes = 0;
             profile.buffer_pages = 0;
-            profile.slc_share = 0.0;
+            (profile.slc_share, profile.slc_dynamic) = (0.0, 0.0);
             profile.word_line = WordLine::SINGLE;
             profile.policy = if profile.policy.zones() > 1 {
                 GcPolicy::Greedy
@@ -182,7 +182,7 @@ impl Setup {
         }
         adjust.geometry.apply(&mut profile);
         if profile.word_line.bits == 1 {
-            profile.slc_share = 0.0;
+            (profile.slc_share, profile.slc_dynamic) = (0.0, 0.0);
         }
 
         let has_units = profile.word_line.host_pages() > 1;
@@ -213,7 +213,11 @@ impl Setup {
         if profile.refresh_reads > 0 {
             config.refresh_writes = geometry.pages().into();
         }
-        let spare = profile.spare_pages + profile.bad_blocks * geometry.pages_per_block() * 2;
+        let mut spare = profile.spare_pages + profile.bad_blocks * geometry.pages_per_block() * 2;
+        if config.slc_dynamic > 0.0 {
+            // Superblocks are opened in SLC mode only while there is room.
+            spare += SLC_ROOM * geometry.groups() * config.data_pages(&geometry);
+        }
         // Nearly full, except for room for the faults: an empty device passes every cut and proves
         // nothing.
         config.lpns = most_lpns(&config, &geometry).saturating_sub(spare).max(8);
@@ -279,7 +283,8 @@ impl Setup {
                 // In SLC mode a unit is a word line.
                 let word_line = self.geometry.word_line();
                 let in_turn = word_line.unit_pages() < word_line.pages();
-                !self.config.power_loss_protection && in_turn && self.config.slc_share == 0.0
+                let is_full = self.config.slc_share == 0.0 && self.config.slc_dynamic == 0.0;
+                !self.config.power_loss_protection && in_turn && is_full
             }
             // Slow, and no guard needs it.
             Guard::ReserveStaysFree => self.deep,
@@ -287,6 +292,9 @@ impl Setup {
         }
     }
 }
+
+/// Superblocks in each group of dies that a device with a dynamic SLC cache has more than it needs.
+const SLC_ROOM: u32 = 3;
 
 impl SetupProfile {
     /// The firmware of setup `index`, with page mapping; the number of LPNs is chosen later.
@@ -332,6 +340,7 @@ impl SetupProfile {
             },
             write_buffer_bytes: self.buffer_pages * PAGE_BYTES as u64,
             slc_share: self.slc_share,
+            slc_dynamic: self.slc_dynamic,
             slc_fold_free: [0.125, 1.0][index as usize % 2],
             slc_fold_garbage: [0.5, 0.0][index as usize / 2 % 2],
             dealloc_slots: self.dealloc_slots,

@@ -58,6 +58,8 @@ pub(super) struct SetupProfile {
     pub buffer_pages: u64,
     /// Share of the superblocks in SLC mode, if cells have several bits; 0 if there is none.
     pub slc_share: f64,
+    /// The same of those that may be opened in SLC mode, instead.
+    pub slc_dynamic: f64,
 }
 
 /// Dies, superblocks and pages per block; the other fields are common to most profiles.
@@ -95,6 +97,7 @@ const COMMON: SetupProfile = SetupProfile {
     mapping_cache_bytes: 0,
     buffer_pages: 0,
     slc_share: 0.0,
+    slc_dynamic: 0.0,
 };
 
 pub(super) const PROFILES: &[SetupProfile] = &[
@@ -939,6 +942,60 @@ pub(super) const COMBINED: &[SetupProfile] = &[
         damage: true,
         pe_limit: 6,
         shape: (2, 26, 8),
+        segments: 24,
+        count_max: 6,
+        spare_pages: 16,
+        ..COMMON
+    },
+    // Superblocks change their mode, in word lines that a buffer protects.
+    SetupProfile {
+        slc_dynamic: 0.4,
+        word_line: TWO_BITS,
+        shape: (2, 24, 16),
+        segments: 24,
+        count_max: 6,
+        mix: Mix::REMAPS,
+        ..COMMON
+    },
+    // With blocks that fail, three zones and refreshes, and several groups of dies.
+    SetupProfile {
+        slc_dynamic: 0.3,
+        word_line: WordLine {
+            planes: 1,
+            ..TWO_BITS
+        },
+        refresh_reads: 40,
+        superblock_dies: 2,
+        shape: (4, 22, 16),
+        entry: EntrySize::Bytes24,
+        segments: 40,
+        count_max: 6,
+        dealloc_slots: 14,
+        bad_blocks: 2,
+        policy: GcPolicy::Cagc,
+        ..COMMON
+    },
+    // From a buffer that a cut empties, with three bits.
+    SetupProfile {
+        slc_dynamic: 0.5,
+        unprotected: true,
+        word_line: WordLine {
+            bits: 3,
+            ..TWO_BITS
+        },
+        shape: (2, 24, 24),
+        segments: 32,
+        count_max: 6,
+        mix: Mix::TRIMS,
+        ..COMMON
+    },
+    // On failing media, until blocks wear out.
+    SetupProfile {
+        slc_dynamic: 1.0,
+        word_line: TWO_BITS,
+        damage: true,
+        pe_limit: 8,
+        shape: (2, 26, 16),
         segments: 24,
         count_max: 6,
         spare_pages: 16,

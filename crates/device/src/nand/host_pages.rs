@@ -30,6 +30,7 @@ impl Nand {
 
     /// Adds such a page of `part`, whose data are in the controller at `ready`.
     pub(super) fn add_host_page(&mut self, op: &Op, part: u32, ready: u64) {
+        self.note_mode(op);
         let die = self.chip_of(op.die.into());
         let mut node = Node::new(Work::Buffer, Class::HostProgram);
         (node.page, node.die, node.part, node.since) = (op.page, die, part, self.now);

@@ -509,9 +509,10 @@ impl Nand {
         if is_coarse {
             // Its pages stay in the buffer.
         } else if is_unit {
-            let pages = self.units.range(node.page);
-            self.programs
-                .end(Ppn(pages.start), pages.end - pages.start, at);
+            // The superblock may have another mode by now.
+            let pages = u32::from(node.pages);
+            let first = node.page.0 - node.page.0 % pages;
+            self.programs.end(Ppn(first), pages, at);
         } else if node.page != NO_PAGE {
             self.programs.end(node.page, 1, at);
         }

@@ -7,7 +7,7 @@ use super::timers::Timer;
 use crate::step::{DataPath, Step};
 use crate::timing::per_64_bytes;
 use remap_ssd_media::op::NO_PAGE;
-use remap_ssd_media::{ClearId, Op, OpKind, Ppn, Purpose};
+use remap_ssd_media::{ClearId, Op, OpKind, Ppn, Purpose, SbId, SlcModes};
 
 /// The part of a request to which operations belong, while they are added.
 #[derive(Clone, Copy)]
@@ -180,6 +180,7 @@ impl Nand {
     }
 
     pub(super) fn add(&mut self, op: &Op, adding: &mut Adding) {
+        self.note_mode(op);
         match op.kind {
             OpKind::CopyRow if self.units.gather() => self.add_copies(op, adding),
             OpKind::CopyRow => self.add_row(op, adding),
@@ -189,6 +190,35 @@ impl Nand {
                 self.note_read(op, node, adding);
                 self.graph.seal(node);
             }
+        }
+    }
+
+    /// A program tells the mode of its superblock, where that changes. The head's is the first after the erases, unless
+    /// operations were not recorded; collection copies to superblocks with all bits.
+    #[inline(always)]
+    pub(super) fn note_mode(&mut self, op: &Op) {
+        let is_program = matches!(op.kind, OpKind::Program | OpKind::CopyRow);
+        if self.units.slc.area().is_dynamic() && is_program && op.page != NO_PAGE {
+            let is_slc = op.kind == OpKind::Program && op.amount == 1;
+            self.set_mode(self.geometry.superblock(op.page), is_slc);
+        }
+    }
+
+    /// The modes of all superblocks, some of which may have changed by operations that were not recorded.
+    pub(crate) fn know_modes(&mut self, modes: &SlcModes) {
+        let known = std::mem::replace(&mut self.units.modes_known, modes.changes());
+        if known != modes.changes() {
+            for sb in (0..self.geometry.superblocks()).map(SbId) {
+                self.set_mode(sb, modes.has(sb));
+            }
+            self.begin_ready();
+        }
+    }
+
+    #[inline(always)]
+    fn set_mode(&mut self, sb: SbId, is_slc: bool) {
+        if self.units.slc.has(sb) != is_slc {
+            self.units.change_mode(sb, is_slc, &mut self.graph);
         }
     }
 
@@ -267,9 +297,8 @@ impl Nand {
     /// Time of a read of a page inside its die.
     #[inline]
     pub(super) fn read_ns(&self, page: Ppn) -> u64 {
-        let slc = &self.spec.slc;
-        if slc.area.has_page(page) {
-            return slc.read_ns;
+        if self.units.slc.has_page(page) {
+            return self.spec.slc.read_ns;
         }
         self.spec.read.of_row(self.row_of(page))
     }
@@ -277,9 +306,8 @@ impl Nand {
     /// Time of a program of a page or of its unit.
     #[inline]
     pub(super) fn program_ns(&self, page: Ppn) -> u64 {
-        let slc = &self.spec.slc;
-        if slc.area.has_page(page) {
-            return slc.program_ns;
+        if self.units.slc.has_page(page) {
+            return self.spec.slc.program_ns;
         }
         self.spec.program.of_row(self.row_of(page))
     }

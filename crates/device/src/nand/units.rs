@@ -27,7 +27,7 @@
 use super::Nand;
 use super::graph::{Class, Graph, NONE, Node, NodeName, Work};
 use super::spec::NandSpec;
-use remap_ssd_media::{Geometry, Ppn, SlcArea};
+use remap_ssd_media::{Geometry, Ppn, SbId, SlcModes};
 use std::collections::VecDeque;
 
 /// The latest unit of a block.
@@ -79,7 +79,9 @@ pub(super) struct Units {
     /// Pages of a unit where cells store all bits.
     pages: u32,
     /// Superblocks in SLC mode, whose units are word lines.
-    slc: SlcArea,
+    pub(super) slc: SlcModes,
+    /// The number of changes when the modes of all superblocks were compared with the firmware's.
+    pub(super) modes_known: u64,
     /// Complete units that a die's buffer holds.
     room: u32,
     pub is_protected: bool,
@@ -115,7 +117,8 @@ impl Units {
         Self {
             geometry,
             pages,
-            slc: spec.slc.area,
+            slc: SlcModes::new(spec.slc.area, geometry),
+            modes_known: 0,
             room: spec.buffer_units.max(1),
             is_protected: spec.protected,
             blocks: vec![latest; blocks],
@@ -134,11 +137,18 @@ impl Units {
         self.geometry.stripe() > 1
     }
 
+    /// From now on a superblock is in this mode. Its blocks have open units only if operations were not recorded.
+    pub(super) fn change_mode(&mut self, sb: SbId, is_slc: bool, graph: &mut Graph) {
+        self.close_superblock(self.geometry.page(sb, 0), graph);
+        self.slc.set(sb, is_slc);
+        self.recent = (0, 0, 0);
+    }
+
     /// The first page of a page's word line.
     pub(super) fn line(&self, page: Ppn) -> Ppn {
         let offset = self.geometry.offset(page);
         match self.slc.has_page(page) {
-            true => Ppn(page.0 - offset % self.slc.line()),
+            true => Ppn(page.0 - offset % self.slc.area().line()),
             false => Ppn(page.0 - offset + self.geometry.line_start(offset)),
         }
     }
@@ -146,7 +156,7 @@ impl Units {
     /// Pages of a page's word line.
     fn line_pages(&self, page: Ppn) -> u32 {
         match self.slc.has_page(page) {
-            true => self.slc.line(),
+            true => self.slc.area().line(),
             false => self.geometry.stripe(),
         }
     }
@@ -154,7 +164,7 @@ impl Units {
     /// Pages of a page's unit.
     fn unit_pages(&self, page: Ppn) -> u32 {
         match self.slc.has_page(page) {
-            true => self.slc.line(),
+            true => self.slc.area().line(),
             false => self.pages,
         }
     }
@@ -162,7 +172,7 @@ impl Units {
     /// Pages of a page's block that can be programmed.
     fn block_pages(&self, page: Ppn) -> u32 {
         match self.slc.has_page(page) {
-            true => self.slc.rows(),
+            true => self.slc.area().rows(),
             false => self.geometry.pages_per_block(),
         }
     }

@@ -13,6 +13,7 @@ mod indirection;
 mod kit;
 mod mapping_cache;
 mod memory;
+mod slc;
 mod timing;
 mod timing_waits;
 mod units_with_bytes;

@@ -53,7 +53,7 @@ impl Config {
 
     /// Free superblocks in SLC mode at which folding begins while the host writes.
     pub(crate) fn fold_start(&self, geometry: &Geometry) -> u32 {
-        (f64::from(self.slc_superblocks(geometry)) * self.slc_fold_free) as u32
+        (f64::from(self.slc_most(geometry)) * self.slc_fold_free) as u32
     }
 
     /// Checks that the parameters are consistent.
@@ -102,7 +102,7 @@ impl Config {
         // Open superblocks (host, GC's zones) and the reserve hold no closed data; one more gives
         // GC space to gain. A log on flash takes more.
         let log = self.flash_need(geometry).held;
-        let opens = 2 + self.gc_opens() as u32 + self.table_opens();
+        let opens = 2 + self.gc_opens() as u32 + self.table_opens() + self.slc_opens();
         let open = u64::from(geometry.groups() * opens);
         let busy = u64::from(self.reserve(geometry) + log) + open;
         if self.scheme.keeps_entries_on_flash() && geometry.groups() > 1 {
@@ -250,12 +250,26 @@ impl Config {
                 return fail(format!("{name} = {share} must be 0 to 1"));
             }
         }
-        if share == 0.0 {
-            return Ok(());
+        let dynamic = self.slc_dynamic;
+        if !(0.0..=1.0).contains(&dynamic) {
+            return fail(format!("slc_dynamic = {dynamic} must be 0 to 1"));
         }
+        let name = match (share > 0.0, dynamic > 0.0) {
+            (false, false) => return Ok(()),
+            (true, true) => {
+                return fail(
+                    "slc_share and slc_dynamic are two kinds of one cache: set one of them to 0"
+                        .into(),
+                );
+            }
+            (true, false) => "slc_share",
+            (false, true) => "slc_dynamic",
+        };
         let bits = geometry.word_line().bits;
         if bits == 1 {
-            return fail("slc_share needs geometry.cell_bits above 1: cells of one bit are always in SLC mode".into());
+            return fail(format!(
+                "{name} needs geometry.cell_bits above 1: cells of one bit are always in SLC mode"
+            ));
         }
         let area = self.slc_area(geometry);
         let line = area.line();
@@ -264,6 +278,14 @@ impl Config {
             return fail(format!(
                 "a superblock of {} pages in SLC mode is too small for its metadata of {metadata} pages: use more dies or pages per block",
                 geometry.dies() * area.rows()
+            ));
+        }
+        // A fold must gain space, with as many live pages as it may find.
+        let most = geometry.dies() * area.rows() - metadata;
+        let (pads, data) = (self.pads_most(geometry), self.data_pages(geometry));
+        if dynamic > 0.0 && most + pads >= data {
+            return fail(format!(
+                "folding a superblock of {most} pages in SLC mode may take {pads} pads, and gains nothing with {data} pages of data: use more dies or pages per block"
             ));
         }
         Ok(())

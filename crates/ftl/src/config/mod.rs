@@ -113,6 +113,10 @@ pub struct Config {
     /// is none.
     #[serde(skip_serializing_if = "is_default")]
     pub slc_share: f64,
+    /// Share of the superblocks that may be opened in SLC mode at a time, any of them, while the device has room; 0 if
+    /// superblocks do not change their mode.
+    #[serde(skip_serializing_if = "is_default")]
+    pub slc_dynamic: f64,
     /// While the host writes, superblocks in SLC mode are folded when at most this fraction of them is free.
     #[serde(skip_serializing_if = "is_fold_free_default")]
     pub slc_fold_free: f64,
@@ -259,6 +263,7 @@ impl Default for Config {
             mapping_cache_bytes: 0,
             write_buffer_bytes: 0,
             slc_share: 0.0,
+            slc_dynamic: 0.0,
             slc_fold_free: SLC_FOLD_FREE,
             slc_fold_garbage: SLC_FOLD_GARBAGE,
             dealloc_slots: 4096,

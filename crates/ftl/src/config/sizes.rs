@@ -94,9 +94,26 @@ impl Config {
         geometry.groups() * of_group.max(1)
     }
 
-    /// The superblocks in SLC mode.
-    pub(crate) fn slc_area(&self, geometry: &Geometry) -> SlcArea {
-        SlcArea::new(geometry, self.slc_superblocks(geometry))
+    /// The superblocks that are or may be in SLC mode.
+    pub fn slc_area(&self, geometry: &Geometry) -> SlcArea {
+        match self.slc_dynamic > 0.0 {
+            true => SlcArea::dynamic(geometry),
+            false => SlcArea::new(geometry, self.slc_superblocks(geometry)),
+        }
+    }
+
+    /// Superblocks that may be in SLC mode at a time: with a dynamic cache at least one in each group of dies.
+    pub fn slc_most(&self, geometry: &Geometry) -> u32 {
+        if self.slc_dynamic == 0.0 {
+            return self.slc_superblocks(geometry);
+        }
+        let most = (f64::from(geometry.superblocks()) * self.slc_dynamic) as u32;
+        most.max(geometry.groups())
+    }
+
+    /// Superblocks that a dynamic cache holds open in each group of dies.
+    pub(crate) fn slc_opens(&self) -> u32 {
+        (self.slc_dynamic > 0.0).into()
     }
 
     /// Superblocks that folding may open besides those of garbage collection.

@@ -8,10 +8,16 @@
 //! (`slc_fold_garbage`): folding a page takes a program of the slower kind, as does the page that the host writes there
 //! when no superblock in SLC mode is free. So a cache whose pages do not die stays full, and writes go past it at the speed of a device without one.
 //!
-//! Invariants: a fold begins, and each of its steps begins, only while more superblocks than the reserve are free; then a
-//! step opens at most one superblock for each zone in each group of dies, which the reserve includes
-//! (`Config::fold_opens`). A fold never delays a collection that frees space: it is given up, and what it has moved
-//! stays moved. Absent: the movement of pages (`relocate`), and which pages are written in SLC mode (`verbs::program`).
+//! With a static cache a fold frees no superblock for collected data. It begins, and each of its steps begins, only while more
+//! superblocks than the reserve are free; then a step opens at most one superblock for each zone in each group of dies,
+//! which the reserve includes (`Config::fold_opens`). It never delays a collection that frees space: it is given up, and
+//! what it has moved stays moved.
+//!
+//! With a dynamic cache a fold is a collection that frees space: a superblock in SLC mode holds a fraction of the pages for
+//! which its erase makes room (`Config::check`). So it needs no room of its own, and where free superblocks are few,
+//! collection finds superblocks in SLC mode among its candidates.
+//!
+//! Absent: the movement of pages (`relocate`), and which pages are written in SLC mode (`verbs::program`).
 
 use super::job::GcJob;
 use crate::error::Contradiction;
@@ -58,9 +64,9 @@ impl Ftl {
         let Some((sb, capacity)) = self.fold_victim(is_worth_it) else {
             return false;
         };
-        // The victim's pages end at a fraction of the offsets, so the last one is moved when the host has used the gain.
-        let bits = self.core.geometry.word_line().bits;
-        self.begin_job_on(sb, capacity.max(1) * bits);
+        // The last page is moved when the host has used the gain.
+        let gain = capacity.max(1) * self.offsets_a_page(sb);
+        self.begin_job_on(sb, gain);
         true
     }
 
@@ -71,16 +77,25 @@ impl Ftl {
         let copies = self
             .scheme
             .references_without_room(&self.core.tables, blocks);
-        let closed = (0..blocks.slc.area.superblocks()).map(SbId).filter(|sb| {
+        let superblocks = match blocks.is_slc_dynamic() {
+            true => self.core.geometry.superblocks(),
+            false => blocks.slc.area.superblocks(),
+        };
+        let closed = (0..superblocks).map(SbId).filter(|sb| {
             let entry = blocks.get(*sb);
-            entry.state == SuperblockState::Closed && !blocks.is_in_last_cycle(*sb)
+            let is_closed = blocks.is_slc(*sb) && entry.state == SuperblockState::Closed;
+            is_closed && !blocks.is_in_last_cycle(*sb)
         });
         let cost = |sb: SbId| blocks.owners(sb).live + copies.as_ref().map_or(0, |of| of(sb));
         let (live, _, sb) = closed
             .map(|sb| (cost(sb), blocks.get(sb).opened, sb))
             .min()?;
-        let capacity = blocks.get(sb).capacity;
+        let capacity = blocks.filled_capacity(sb, blocks.skipped(sb));
         let worth_it = live <= capacity && is_worth_it(capacity, live);
+        if blocks.is_slc_dynamic() {
+            let gains = self.candidate(sb, blocks.get(sb), copies.as_ref(), 0.0);
+            return (worth_it && gains.is_some()).then_some((sb, capacity));
+        }
 
         // A victim without live pages takes no room.
         let spare = blocks.free().saturating_sub(self.reserve) as usize;
@@ -92,7 +107,8 @@ impl Ftl {
     /// Returns true if a job is a fold that must make way for collection, which needs the free superblocks.
     pub(super) fn gives_way(&self, job: &GcJob) -> bool {
         let blocks = &self.core.blocks;
-        blocks.is_slc(job.sb) && blocks.free() <= self.reserve && blocks.owners(job.sb).live > 0
+        let is_no_gain = blocks.slc.area.has(job.sb) && blocks.owners(job.sb).live > 0;
+        is_no_gain && blocks.free() <= self.reserve
     }
 
     /// Ends a fold half-way. Its victim is closed as before, with fewer live pages; a refresh is due again.
@@ -104,7 +120,7 @@ impl Ftl {
         }
     }
 
-    /// Checks that what is in SLC mode, and only that, is in the SLC area.
+    /// Checks that what is in SLC mode, and only that, is of its stream, and that flash knows the same modes.
     ///
     /// # Errors
     /// A sentence.
@@ -116,9 +132,15 @@ impl Ftl {
             if in_use && (sb.stream == Stream::Slc) != blocks.is_slc(id) {
                 return Err(Contradiction(format!(
                     "{id:?} of {} superblocks in SLC mode is of stream {:?}",
-                    blocks.slc.area.superblocks(),
+                    blocks.slc_modes().count(),
                     sb.stream
                 )));
+            }
+            if self.core.media.slc().has(id) != blocks.is_slc(id) {
+                return Err(Contradiction(format!("{id:?} has two modes")));
+            }
+            if !in_use && blocks.is_slc(id) != blocks.slc.area.has(id) {
+                return Err(Contradiction(format!("{id:?} is free and in SLC mode")));
             }
             if in_use && blocks.is_slc(id) && blocks.owners(id).live > blocks.places(id) {
                 return Err(Contradiction(format!("{id:?} has more pages than places")));

@@ -12,16 +12,21 @@ use crate::error::Contradiction;
 use crate::error::Refusal;
 use crate::ftl::Ftl;
 use crate::policy::{GcPolicy, VictimCandidate, least_worn};
-use crate::superblock::{RegionPeak, Stream, Superblock, SuperblockState};
+use crate::superblock::{RegionPeak, Stream, Superblock, SuperblockState, Superblocks};
 use remap_ssd_media::{Purpose, SbId};
 use std::cell::Cell;
 use std::ops::Range;
 
 /// Collections between two checks of wear, on devices that are not tiny.
 const WEAR_PERIOD: u64 = 16;
-/// Returns true if a closed superblock holds data that is collected: no log, and no data in SLC mode, which is folded.
-fn holds_collected(sb: &Superblock) -> bool {
-    !matches!(sb.stream, Stream::Log | Stream::Slc)
+/// Returns true if a closed superblock holds data that is collected: no log, and no data of a static SLC cache, which is
+/// folded. Collecting a superblock of a dynamic one gains what it can hold with all bits.
+fn holds_collected(blocks: &Superblocks, sb: &Superblock) -> bool {
+    match sb.stream {
+        Stream::Log => false,
+        Stream::Slc => blocks.is_slc_dynamic(),
+        _ => true,
+    }
 }
 
 /// How much faster than the host collection runs when the pool is empty: one more than this.
@@ -92,7 +97,7 @@ impl Ftl {
         let mut peak = RegionPeak::default();
         for id in superblocks.map(SbId) {
             let sb = blocks.get(id);
-            if sb.state == SuperblockState::Closed && holds_collected(sb) {
+            if sb.state == SuperblockState::Closed && holds_collected(blocks, sb) {
                 let garbage = sb.capacity.saturating_sub(blocks.owners(id).live);
                 peak.most = peak.most.max(Some(garbage));
                 peak.share = peak
@@ -132,7 +137,7 @@ impl Ftl {
         share: f64,
     ) -> Option<VictimCandidate> {
         let blocks = &self.core.blocks;
-        let is_data = sb.state == SuperblockState::Closed && holds_collected(sb);
+        let is_data = sb.state == SuperblockState::Closed && holds_collected(blocks, sb);
         if !is_data || blocks.is_in_last_cycle(id) {
             return None;
         }
@@ -173,7 +178,7 @@ impl Ftl {
             let blocks = &self.core.blocks;
             let total: u64 = blocks
                 .iter()
-                .filter(|(id, _)| !blocks.is_slc(*id))
+                .filter(|(id, _)| !blocks.slc.area.has(*id))
                 .map(|(_, sb)| u64::from(sb.life.incarnation()))
                 .sum();
             let superblocks = self.core.geometry.superblocks() - blocks.slc.area.superblocks();
@@ -206,8 +211,18 @@ impl Ftl {
         let Some(victim) = self.choose_victim(host_waits) else {
             return false;
         };
-        self.begin_job_on(victim.sb, victim.garbage().max(1));
+        let gain = victim.garbage().max(1) * self.offsets_a_page(victim.sb);
+        self.begin_job_on(victim.sb, gain);
         true
+    }
+
+    /// A job's steps go through offsets. In SLC mode its pages end at a fraction of them, so they are spread over as many more
+    /// pages of the host.
+    pub(super) fn offsets_a_page(&self, sb: SbId) -> u32 {
+        match self.core.blocks.is_slc(sb) {
+            true => self.core.geometry.word_line().bits,
+            false => 1,
+        }
     }
 
     /// Starts a job on a closed superblock.

@@ -22,6 +22,10 @@ use zerocopy::FromBytes;
 const INCARNATIONS_AHEAD: u32 = 128;
 const INCARNATION_MAX: u32 = (1 << 21) - 2;
 
+fn is_of_slc(head: &SuperblockHead) -> bool {
+    head.stream == Stream::Slc as u8
+}
+
 fn is_alive(head: &SuperblockHead, life: Life) -> bool {
     head.magic == SuperblockHead::MAGIC
         && head.wsn > life.dead_before()
@@ -137,28 +141,35 @@ pub(super) fn read_heads(core: &mut Core, witnesses: &mut Witnesses) -> Result<(
         let sb = SbId(index);
         let mut found = *core.blocks.get(sb);
         let (mut head, unreadable) = find_head(core, witnesses, sb, &mut found);
-        let damaged = witnesses.damaged_lives.get(&sb);
+        let damaged = witnesses.damaged_lives.get(&sb).copied();
         let is_known = damaged.is_none_or(|damaged| damaged.life.is_ok());
         if head.is_none() {
             let Some(offset) = unreadable else { continue };
             found.head = offset;
             // Only the life record tells the current incarnation.
             head = if is_known {
-                head_from_pages(core, sb)
+                head_from_pages(core, witnesses, sb)
             } else {
                 None
             };
         }
 
+        // The head is the first page of its block in both modes. What is read from now on is read in the mode that it tells.
+        let is_slc = head.is_some_and(|head| is_of_slc(&head) && is_alive(&head, found.life));
+        core.set_slc(sb, is_slc);
+
         // No valid head: torn, or of a superblock whose erase was interrupted. The superblock
         // is erased before it is used.
         found.life.set_clean(false);
-        if !is_known && damaged.is_some_and(LoadedLife::masks_are_whole) {
+        if !is_known && damaged.as_ref().is_some_and(LoadedLife::masks_are_whole) {
             // The head cannot show that the superblock was dead; missing pages can.
             let skipped = found.bad | found.failing;
             head = head.filter(|head| {
                 !is_half_erased(&core.blocks, &mut core.media, sb, skipped, head.incarnation)
             });
+            if head.is_none() {
+                core.set_slc(sb, false);
+            }
         }
 
         if let Some(head) = head.filter(|head| is_alive(head, found.life)) {
@@ -176,7 +187,7 @@ pub(super) fn read_heads(core: &mut Core, witnesses: &mut Witnesses) -> Result<(
             found.stream = Stream::from_u8(head.stream).unwrap_or(Stream::Host);
             if (found.stream == Stream::Slc) != core.blocks.is_slc(sb) {
                 return Err(RecoveryError::Foreign(format!(
-                    "superblock {index} was filled with another slc_share"
+                    "superblock {index} was filled with another slc_share, or is in SLC mode without slc_dynamic"
                 )));
             }
             found.life.set_incarnation(head.incarnation);
@@ -250,13 +261,17 @@ fn find_head(
 
 /// Replaces a head that cannot be read: pages of the same incarnation prove that it existed.
 /// Its number is then the lowest possible, which matters only among identical copies.
-fn head_from_pages(core: &mut Core, sb: SbId) -> Option<SuperblockHead> {
+fn head_from_pages(core: &mut Core, witnesses: &mut Witnesses, sb: SbId) -> Option<SuperblockHead> {
     let life = core.blocks.get(sb).life;
     let is_present = |oob: &Oob| oob.incarnation() == life.incarnation() & 63 && oob.wsn() != 0;
     let proof = find_oob(&core.blocks, &mut core.media, sb, is_present)?;
     let stream = match proof.lpn() {
         Oob::LOG | Oob::PARITY => Stream::Log,
         _ if core.blocks.is_slc(sb) => Stream::Slc,
+        _ if core.blocks.is_slc_dynamic() && !has_all_bits(core, sb) => {
+            witnesses.guessed.insert(sb);
+            Stream::Slc
+        }
         _ => Stream::Host,
     };
 
@@ -271,6 +286,20 @@ fn head_from_pages(core: &mut Core, sb: SbId) -> Option<SuperblockHead> {
         stream: stream as u8,
         padding: [0; 7],
     })
+}
+
+/// Returns true if the pages of a superblock whose head cannot be read show that its cells store all bits: there are more of
+/// them than in SLC mode, or one that only such word lines have.
+fn has_all_bits(core: &mut Core, sb: SbId) -> bool {
+    let (geometry, rows) = (core.geometry, core.blocks.slc.area.rows());
+    let entry = *core.blocks.get(sb);
+    let has_more = |die| core.media.next_row(geometry.block(sb, die)) > rows;
+    if entry.bad.others(geometry.dies()).any(has_more) {
+        return true;
+    }
+    let incarnation = entry.life.incarnation() & 63;
+    let is_void = |oob: &Oob| oob.incarnation() == incarnation && word_lines::is_void(oob);
+    find_oob(&core.blocks, &mut core.media, sb, is_void).is_some()
 }
 
 /// Step 2: reads mappings made by writes. Returns the superblocks without a complete tail,
@@ -288,7 +317,10 @@ pub(super) fn read_pages(core: &mut Core, witnesses: &mut Witnesses) -> Vec<SbId
             open.push(sb);
         } else if !read_tails(core, witnesses, sb) {
             read_oobs(core, witnesses, sb);
-            open.push(sb);
+            // Its pages count in either mode, but one that may have the other is filled no further.
+            if !witnesses.guessed.contains(&sb) {
+                open.push(sb);
+            }
         }
     }
 

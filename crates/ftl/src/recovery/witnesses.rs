@@ -64,6 +64,8 @@ pub(crate) struct Witnesses {
     pub(crate) relocated: Vec<(Lpn, u64)>,
     /// Life records with an unreadable word.
     pub(crate) damaged_lives: BTreeMap<SbId, LoadedLife>,
+    /// Superblocks whose head cannot be read, and whose pages do not show their mode.
+    pub(super) guessed: BTreeSet<SbId>,
     pub(crate) lost: Vec<Lpn>,
     /// LPNs with an unreadable witness.
     doubts: Vec<UnreadableWitness>,
@@ -106,6 +108,7 @@ impl Witnesses {
             newest: 0,
             aborted: Vec::new(),
             aborted_seen: Vec::new(),
+            guessed: BTreeSet::new(),
             aborted_pages: BTreeSet::new(),
             aborted_words: Vec::new(),
             relocated: Vec::new(),

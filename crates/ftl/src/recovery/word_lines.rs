@@ -33,9 +33,13 @@ pub(super) fn counts(core: &Core, sb: SbId, line: &[Oob]) -> bool {
     if stripe == 1 || core.blocks.is_slc(sb) {
         return true;
     }
-    let is_void = |oob: &Oob| oob.lpn() == Oob::PAD && oob.wsn() == VOID;
     let is_complete = line.len() == stripe || !is_at_risk(core);
     is_complete && !(core.config.guards.has(Guard::WholeLines) && line.iter().any(is_void))
+}
+
+/// Returns true for a pad that says that the other pages of its word line do not count.
+pub(super) fn is_void(oob: &Oob) -> bool {
+    oob.lpn() == Oob::PAD && oob.wsn() == VOID
 }
 
 /// Fills up the incomplete word lines of a superblock that is to be filled further.

@@ -69,6 +69,7 @@ impl Superblocks {
         let id = media.name_next();
         self.erase_blocks(media, sb, id);
         self.slc.note_erase(sb);
+        self.set_slc(media, sb, false);
         let life = life.with_clean(true);
         LifeRecord::store_life(media, sb, life, After::clear(id).and(After::FENCE));
 
@@ -157,8 +158,10 @@ impl Superblocks {
         }
     }
 
+    /// A block that may have both modes endures the cycles of all bits, whatever the mode of each cycle was: its life record
+    /// has one number of erases.
     fn is_worn_out(&self, sb: SbId, erases: u32) -> bool {
-        let limit = match self.is_slc(sb) {
+        let limit = match self.slc.area.has(sb) {
             true => self.slc_pe_limit,
             false => self.pe_limit,
         };
@@ -178,11 +181,11 @@ impl Superblocks {
     }
 
     /// Pages of data that the device has room for: the capacity of superblocks that can be filled,
-    /// now or again, and the owned pages of worn ones. Superblocks in SLC mode are a cache and no room.
+    /// now or again, and the owned pages of worn ones. Superblocks that are always in SLC mode are a cache and no room.
     pub(crate) fn usable_pages(&self) -> u64 {
         let usable = |(id, sb): (SbId, &Superblock)| match sb.state {
             SuperblockState::Retired => 0,
-            _ if self.is_slc(id) => 0,
+            _ if self.slc.area.has(id) => 0,
             SuperblockState::Closed if self.is_in_last_cycle(id) => self.owners(id).live,
             _ => sb.capacity,
         };

@@ -102,7 +102,7 @@ impl Superblocks {
         }
     }
 
-    /// Superblocks that are erased, or will be when opened; those in SLC mode do not count.
+    /// Superblocks that are erased, or will be when opened; those that are always in SLC mode do not count.
     #[inline]
     pub(crate) fn free(&self) -> u32 {
         self.pool.len()
@@ -134,7 +134,7 @@ impl Superblocks {
         for (is_slc, pool) in [(false, &self.pool), (true, &self.slc_pool)] {
             let mut expected = FreePool::default();
             for (sb, entry) in self.iter() {
-                if entry.state == SuperblockState::Free && self.is_slc(sb) == is_slc {
+                if entry.state == SuperblockState::Free && self.slc.area.has(sb) == is_slc {
                     expected.insert(self.geometry.group(sb), sb, entry);
                 }
             }

@@ -104,7 +104,7 @@ pub struct Superblock {
     pub state: SuperblockState,
     /// Stream that fills or filled it.
     pub stream: Stream,
-    /// Pages of data it can hold.
+    /// Pages of data it can hold, now or after its erase: in SLC mode those of all bits if it leaves that mode then.
     pub capacity: u32,
     /// WSN of its head: when it was opened.
     pub opened: u64,
@@ -202,7 +202,7 @@ impl Superblocks {
             turn: [0; Stream::ALL.len()],
             pool: FreePool::default(),
             slc_pool: FreePool::default(),
-            slc: SlcCache::new(config.slc_area(&geometry)),
+            slc: SlcCache::new(geometry, config),
             changed: RegionChanges::new(geometry.superblocks()),
             reserve: reserve as usize,
             changes: 0,
@@ -311,13 +311,22 @@ impl Superblocks {
         Some(self.place_of(sb, self.line_start_of(sb, tail)))
     }
 
-    /// Pages of data that a superblock can hold if these blocks are excluded.
+    /// Pages of data that a superblock can hold if these blocks are excluded, in SLC mode only if it is always in that mode.
     pub(crate) fn capacity(&self, sb: SbId, skipped: DieMask) -> u32 {
+        match self.slc.area.has(sb) {
+            true => self.slc_capacity(skipped),
+            false => self.full_capacity(skipped),
+        }
+    }
+
+    fn full_capacity(&self, skipped: DieMask) -> u32 {
+        let geometry = &self.geometry;
+        self.capacity_in(skipped, geometry.stripe(), geometry.pages_per_block())
+    }
+
+    /// The same for blocks of so many rows, of which `line` share a word line.
+    fn capacity_in(&self, skipped: DieMask, line: u32, rows: u32) -> u32 {
         let good = skipped.count_others(self.geometry.dies());
-        let (line, rows) = match self.is_slc(sb) {
-            true => (self.slc.area.line(), self.slc.area.rows()),
-            false => (self.geometry.stripe(), self.geometry.pages_per_block()),
-        };
         let metadata = line + self.tail_pages.next_multiple_of(line);
         (good * rows).saturating_sub(metadata)
     }

@@ -8,7 +8,7 @@ use super::{OpenSuperblock, Owners, Stream, SuperblockState, Superblocks};
 use crate::clock::WsnClock;
 use crate::config::guard::Guard;
 use crate::policy::Wear;
-use remap_ssd_media::{After, Media, Oob, Purpose, SbId, StoredPage};
+use remap_ssd_media::{After, ClearId, Media, Oob, Purpose, SbId, StoredPage};
 use std::collections::VecDeque;
 use std::ops::Range;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -61,7 +61,7 @@ impl Superblocks {
         clock: &mut WsnClock,
     ) -> bool {
         assert!(self.open[stream as usize].is_none());
-        while let Some(sb) = self.pool_of(stream).pick(wear, self.turn[stream as usize]) {
+        while let Some(sb) = self.pick(stream, wear) {
             // A superblock that is marked clean but is not (a damaged image) is erased like one
             // that is not marked.
             let is_erased = |die| media.next_row(self.geometry.block(sb, die)) == 0;
@@ -78,6 +78,7 @@ impl Superblocks {
             // `retire` must not remove it again.
             self.leave_pool(sb);
             self.get_mut(sb).state = SuperblockState::Open;
+            self.set_slc(media, sb, stream == Stream::Slc);
             if let Some(head) = self.write_head(media, sb, stream, clock) {
                 let skipped = self.skipped(sb);
                 let end = self
@@ -103,17 +104,35 @@ impl Superblocks {
                 return true;
             }
 
-            // No block can take a head any more.
+            // No block can take a head any more, at least in this mode.
+            self.set_slc(media, sb, false);
+            if self.capacity(sb, self.skipped(sb)) > 0 {
+                self.get_mut(sb).state = SuperblockState::Free;
+                self.join_pool(sb);
+                return false;
+            }
             self.retire(sb);
         }
 
         false
     }
 
+    /// The free superblock that a stream opens next.
+    fn pick(&self, stream: Stream, wear: Wear) -> Option<SbId> {
+        if stream == Stream::Slc && self.slc_free() == 0 {
+            return None;
+        }
+        let picked = self.pool_of(stream).pick(wear, self.turn[stream as usize]);
+        // With few good blocks a superblock may have room for data only where cells store all bits.
+        let has_room =
+            |sb: &SbId| stream != Stream::Slc || self.slc_capacity(self.skipped(*sb)) > 0;
+        picked.filter(has_room)
+    }
+
     /// The free superblocks that a stream may open.
     fn pool_of(&self, stream: Stream) -> &FreePool {
         match stream {
-            Stream::Slc => &self.slc_pool,
+            Stream::Slc if !self.is_slc_dynamic() => &self.slc_pool,
             _ => &self.pool,
         }
     }
@@ -129,6 +148,17 @@ impl Superblocks {
         self.pool
             .erase_of(self.reserve)
             .map_or(After::NOTHING, After::clear)
+    }
+
+    /// The same, and the erases of a superblock whose mode may change: under a head no block holds pages of another mode.
+    /// One name covers both.
+    fn reserve_is_free_and_erased(&self, sb: SbId) -> After {
+        let own = self.get(sb).erased;
+        let reserve = self.reserve_is_free().named_clear().unwrap_or_default();
+        match own.max(reserve) {
+            ClearId(0) => After::NOTHING,
+            last => After::clear(last),
+        }
     }
 
     /// Programs the head with a new number, so that no earlier incarnation's metadata can be
@@ -162,9 +192,10 @@ impl Superblocks {
         // programs, and a page left by a missing erase carries the previous incarnation's number.
         // 1. erases that keep the reserve free  2. the head. Cut before 2: this superblock is free
         // itself.
-        // A superblock in SLC mode is not of the reserve, and its opening leaves the reserve as it is.
+        // A superblock that is always in SLC mode is not of the reserve, and its opening leaves the reserve as it is.
         let mut after = match stream {
-            Stream::Slc => After::NOTHING,
+            Stream::Slc if !self.is_slc_dynamic() => After::NOTHING,
+            _ if self.is_slc_dynamic() => self.reserve_is_free_and_erased(sb),
             _ => self.reserve_is_free(),
         };
         // Recovery looks for the head in the first block that is not bad: the bad masks must be
@@ -174,7 +205,7 @@ impl Superblocks {
         }
 
         while let Some(offset) = self.head_offset(sb, self.skipped(sb)) {
-            let usable = self.capacity(sb, self.skipped(sb)) > 0;
+            let usable = self.filled_capacity(sb, self.skipped(sb)) > 0;
             if !usable {
                 return None;
             }

@@ -1,8 +1,10 @@
-//! The SLC cache: superblocks of the SLC area, and how they are filled.
+//! The SLC cache: superblocks in SLC mode, and how they are filled.
 //!
-//! The first superblocks of each group of dies always store one bit in a cell. They take pages that the host writes,
-//! are folded by garbage collection (`gc::fold`) and are never part of the room for collected data: they have a pool of
-//! free superblocks of their own.
+//! They store one bit in a cell, take pages that the host writes, and are folded by garbage collection (`gc::fold`).
+//! A *static* cache consists of the first superblocks of each group of dies, always. These are never part of the room for
+//! collected data: they have a pool of free superblocks of their own. A *dynamic* cache takes any free superblock, as
+//! long as more of them are free than collection wants. Its stream, in the head, tells the mode; a superblock leaves it
+//! with its erase.
 //!
 //! A page of a superblock has an *offset*, which its address contains, and a *place*, its turn. They are the same where
 //! cells store all bits. In SLC mode a word line of one bit is a third, say, of the offsets of a word line, and
@@ -13,15 +15,22 @@
 //!                                                     offsets     0  3  1  4  2  5  6 ..
 //! ```
 //!
-//! Invariants: the pages of a word line in SLC mode have consecutive offsets; a superblock's mode follows from its number.
-//! Absent: when superblocks are folded.
+//! Invariants: the pages of a word line in SLC mode have consecutive offsets; the mode of a superblock in use is that of its
+//! stream; a free one of a dynamic cache has all bits. Absent: when superblocks are folded.
 
 use super::{AllocatedPage, Stream, Superblocks};
-use remap_ssd_media::{Geometry, PageSlot, SbId, SlcArea};
+use crate::config::Config;
+use crate::dies::DieMask;
+use remap_ssd_media::{Geometry, Media, PageSlot, SbId, SlcArea, SlcModes};
 
 /// The superblocks in SLC mode and what became of their pages.
 pub(crate) struct SlcCache {
     pub area: SlcArea,
+    modes: SlcModes,
+    /// Superblocks that may be in SLC mode at a time.
+    most: u32,
+    /// A dynamic cache opens superblocks only while more than this many are free.
+    floor: u32,
     /// Pages written in each superblock that were neither moved nor known to be dead, as far as they were written
     /// since power-on.
     written: Vec<u32>,
@@ -37,10 +46,18 @@ pub(crate) struct SlcCache {
 
 impl SlcCache {
     /// Nothing written.
-    pub(super) fn new(area: SlcArea) -> Self {
+    pub(super) fn new(geometry: Geometry, config: &Config) -> Self {
+        let area = config.slc_area(&geometry);
+        let superblocks = match area.is_dynamic() {
+            true => geometry.superblocks(),
+            false => area.superblocks(),
+        };
         Self {
             area,
-            written: vec![0; area.superblocks() as usize],
+            modes: SlcModes::new(area, geometry),
+            most: config.slc_most(&geometry),
+            floor: config.gc_start(&geometry),
+            written: vec![0; superblocks as usize],
             programs: 0,
             folded: 0,
             died: 0,
@@ -51,8 +68,8 @@ impl SlcCache {
     /// A page of a command was programmed here.
     #[inline]
     pub(crate) fn note_program(&mut self, sb: SbId) {
-        if let Some(written) = self.written.get_mut(sb.0 as usize) {
-            *written += 1;
+        if self.modes.has(sb) {
+            self.written[sb.0 as usize] += 1;
             self.programs += 1;
         }
     }
@@ -60,8 +77,8 @@ impl SlcCache {
     /// A page of metadata was programmed among those of commands.
     #[inline]
     pub(crate) fn note_bitmap(&mut self, sb: SbId) {
-        if let Some(written) = self.written.get_mut(sb.0 as usize) {
-            *written += 1;
+        if self.modes.has(sb) {
+            self.written[sb.0 as usize] += 1;
         }
     }
 
@@ -74,8 +91,8 @@ impl SlcCache {
 
     /// The superblock is erased.
     pub(super) fn note_erase(&mut self, sb: SbId) {
-        if let Some(written) = self.written.get_mut(sb.0 as usize) {
-            self.died += u64::from(std::mem::take(written));
+        if self.modes.has(sb) {
+            self.died += u64::from(std::mem::take(&mut self.written[sb.0 as usize]));
             self.erases += 1;
         }
     }
@@ -85,18 +102,55 @@ impl Superblocks {
     /// Returns true if a superblock is in SLC mode.
     #[inline(always)]
     pub(crate) fn is_slc(&self, sb: SbId) -> bool {
-        self.slc.area.has(sb)
+        self.slc.modes.has(sb)
     }
 
-    /// Returns true if there are superblocks in SLC mode.
+    /// Returns true if there is an SLC cache.
     #[inline(always)]
     pub(crate) fn has_slc(&self) -> bool {
-        self.slc.area.superblocks() > 0
+        self.slc.most > 0
     }
 
-    /// Free superblocks in SLC mode.
+    /// Returns true if any superblock may be in SLC mode.
+    #[inline(always)]
+    pub(crate) fn is_slc_dynamic(&self) -> bool {
+        self.slc.area.is_dynamic()
+    }
+
+    /// The superblocks in SLC mode.
+    pub(crate) fn slc_modes(&self) -> &SlcModes {
+        &self.slc.modes
+    }
+
+    /// Free superblocks that may be opened in SLC mode.
     pub(crate) fn slc_free(&self) -> u32 {
-        self.slc_pool.len()
+        if !self.is_slc_dynamic() {
+            return self.slc_pool.len();
+        }
+        // More than collection wants stay free: folding finds room, and a command that has reserved room keeps it.
+        let spare = self.free().saturating_sub(self.slc.floor);
+        spare.min(self.slc.most.saturating_sub(self.slc.modes.count()))
+    }
+
+    /// From now on a superblock is in this mode, if it may change it: when it is opened, erased, or found at power-on.
+    pub(crate) fn set_slc(&mut self, media: &mut Media, sb: SbId, is_slc: bool) {
+        if self.is_slc_dynamic() && self.is_slc(sb) != is_slc {
+            self.slc.modes.set(sb, is_slc);
+            media.set_slc(sb, is_slc);
+        }
+    }
+
+    /// Pages of data that a superblock can hold in its present mode, if these blocks are excluded.
+    pub(crate) fn filled_capacity(&self, sb: SbId, skipped: DieMask) -> u32 {
+        match self.is_slc(sb) {
+            true => self.slc_capacity(skipped),
+            false => self.full_capacity(skipped),
+        }
+    }
+
+    /// The same in SLC mode.
+    pub(super) fn slc_capacity(&self, skipped: DieMask) -> u32 {
+        self.capacity_in(skipped, self.slc.area.line(), self.slc.area.rows())
     }
 
     /// Pages of a word line of a superblock.

@@ -140,7 +140,7 @@ fn check_counts(core: &Core, found: &FoundOwners) -> Result<(), Contradiction> {
         }
 
         total += u64::from(kept.remapped);
-        free += u32::from(sb.state == SuperblockState::Free && !core.blocks.is_slc(id));
+        free += u32::from(sb.state == SuperblockState::Free && !core.blocks.slc.area.has(id));
     }
 
     if total != core.blocks.remapped_total() || free != core.blocks.free() {

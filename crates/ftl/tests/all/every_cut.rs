@@ -330,7 +330,7 @@ fn run_counted(
         };
         execute(&mut ftl, command).map_err(|refusal| at(refusal.to_string()))?;
         // Folds in idle time are cut with the command before them.
-        if config.slc_share > 0.0 && random.below(3) == 0 {
+        if (config.slc_share > 0.0 || config.slc_dynamic > 0.0) && random.below(3) == 0 {
             for _ in 0..1 + random.below(4) {
                 ftl.background();
             }
@@ -787,6 +787,39 @@ fn nothing_is_lost_while_pages_are_folded() {
         folded += folded_here;
     }
     println!("{cuts} cuts, {folded} pages folded, {past} pages past the SLC area");
+    assert!(past > 50, "{past}");
+}
+
+/// Superblocks are opened in SLC mode where there is room, and are folded, erased and opened with all bits.
+#[test]
+fn nothing_is_lost_while_superblocks_change_their_mode() {
+    let (mut cuts, mut folded, mut past) = (0, 0, 0);
+    for (scheme, entry) in durable_schemes() {
+        let mut folded_here = 0;
+        let variants = [1, 6, 7, 2, 3, 5].into_iter().take(variants() / 3);
+        for variant in variants {
+            let (geometry, config) = in_lines(scheme, entry, variant);
+            let protected = scheme.keeps_entries_on_flash() || variant < WORD_LINES.len();
+            let config = Config {
+                lpns: 40,
+                slc_dynamic: [0.2, 1.0][variant % 2],
+                slc_fold_garbage: [0.5, 0.0][variant / 2 % 2],
+                power_loss_protection: protected,
+                ..config
+            };
+            let config = with_log(&geometry, &config, 512);
+            // Two superblocks more than the device needs.
+            let spared = 2 * config.data_pages(&geometry);
+            let device = (geometry, nearly_full(&geometry, &config, spared));
+            let run = run_counted(&device, variant as u64 + 1, 12).unwrap();
+            cuts += run.cuts;
+            folded_here += run.folded;
+            past += run.past_slc;
+        }
+        assert!(folded_here > 10, "{scheme}: {folded_here}");
+        folded += folded_here;
+    }
+    println!("{cuts} cuts, {folded} pages folded, {past} pages past the cache");
     assert!(past > 50, "{past}");
 }
 

@@ -41,6 +41,7 @@ mod relearn;
 mod segment_links;
 mod shadow;
 mod slc;
+mod slc_dynamic;
 mod space;
 mod stale_entries;
 mod survival;

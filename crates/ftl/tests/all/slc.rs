@@ -47,7 +47,7 @@ fn logged(config: &Config, more: u64) -> Config {
 
 fn is_slc(ftl: &Ftl, lpn: u32) -> bool {
     let place = ftl.place(Lpn(lpn)).expect("mapped");
-    ftl.slc_area().has_page(place)
+    ftl.slc_modes().has_page(place)
 }
 
 fn idle(ftl: &mut Ftl) {
@@ -62,7 +62,7 @@ fn count(ftl: &Ftl, kind: OpKind) -> usize {
 #[test]
 fn the_host_writes_in_slc_mode_until_the_cache_is_full_and_past_it_then() {
     let mut ftl = device(shape(), &cached(SchemeKind::None));
-    assert_eq!(ftl.slc_area().superblocks(), 4);
+    assert_eq!(ftl.slc_modes().count(), 4);
     for lpn in 0..4 * DATA + 10 {
         put(&mut ftl, lpn, 1 + u64::from(lpn));
         assert_eq!(is_slc(&ftl, lpn), lpn < 4 * DATA, "{lpn}");

@@ -32,6 +32,7 @@ mod real_flash;
 mod recovery;
 mod slc_bursts;
 mod slc_cache;
+mod slc_dynamic;
 mod write_buffer;
 
 use crate::LabError;
@@ -97,6 +98,7 @@ const ALL: &[(&str, Analysis)] = &[
     }),
     ("slc-cache", |_| Box::new(slc_cache::analyse)),
     ("slc-bursts", |_| Box::new(slc_bursts::analyse)),
+    ("slc-dynamic", |_| Box::new(slc_dynamic::analyse)),
     ("flushes", |_| Box::new(flushes::analyse)),
     ("agreement", |_| Box::new(agreement::analyse)),
 ];

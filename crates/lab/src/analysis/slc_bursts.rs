@@ -73,7 +73,7 @@ const STUDY: LevelStudy = LevelStudy {
     ],
 };
 
-fn throughput_in_burst(row: &Row) -> Result<f64, LabError> {
+pub(super) fn throughput_in_burst(row: &Row) -> Result<f64, LabError> {
     let seconds = row.number("latency_us.mean")? / 1e6;
     Ok(BOUND * PAGE_BYTES as f64 / (1 << 20) as f64 / seconds)
 }

@@ -27,7 +27,7 @@ use crate::op::{After, ClearId, Op, OpKind, Purpose};
 use crate::pages::MappedPages;
 use crate::rail::Rail;
 use crate::slab::Slab;
-use crate::slc::SlcArea;
+use crate::slc::{SlcArea, SlcModes};
 pub use power::WriteBackMark;
 use std::sync::Arc;
 
@@ -69,7 +69,7 @@ pub struct Media {
     /// line.
     unprotected: Option<bool>,
     /// Superblocks in SLC mode.
-    slc: SlcArea,
+    slc: SlcModes,
     /// Journal of all changes, for a device in a folder.
     folder: Option<Box<Folder>>,
     next_clear: u64,
@@ -100,6 +100,7 @@ impl Media {
     }
 
     fn assemble(nand: NandArray, nvram: Slab<u64>) -> Self {
+        let geometry = nand.geometry;
         Self {
             nand,
             nvram,
@@ -111,7 +112,7 @@ impl Media {
             untimed: false,
             rail: None,
             unprotected: None,
-            slc: SlcArea::NONE,
+            slc: SlcModes::new(SlcArea::NONE, geometry),
             folder: None,
             // 0 is no ID.
             next_clear: 1,

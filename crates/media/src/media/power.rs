@@ -4,10 +4,11 @@
 //! (`rail`).
 
 use super::Media;
+use crate::geometry::SbId;
 use crate::image::Image;
 use crate::op::{After, Op, OpKind, Purpose};
 use crate::rail::{AckSet, Outcome, Rail};
-use crate::slc::SlcArea;
+use crate::slc::{SlcArea, SlcModes};
 
 /// Position among the operations of the current command.
 #[derive(Clone, Copy, Debug)]
@@ -21,21 +22,32 @@ impl Media {
     pub fn attach_rail(&mut self) {
         let mut rail = Rail::new(self.to_image());
         if let Some(whole_lines) = self.unprotected {
-            rail.unprotect(whole_lines, self.slc);
+            rail.unprotect(whole_lines, self.slc.clone());
         }
         self.rail = Some(Box::new(rail));
     }
 
-    /// From now on these superblocks are in SLC mode. To be called before `unprotect`.
+    /// From now on these superblocks are, or may be, in SLC mode. To be called before `unprotect`.
     pub fn use_slc(&mut self, area: SlcArea) {
-        self.slc = area;
+        self.slc = SlcModes::new(area, self.nand.geometry);
+    }
+    /// From now on a superblock, of which no page is programmed, is in this mode. At power-on: its pages were programmed in it.
+    pub fn set_slc(&mut self, sb: SbId, is_slc: bool) {
+        self.slc.set(sb, is_slc);
+        if let Some(rail) = &mut self.rail {
+            rail.set_slc(sb, is_slc);
+        }
+    }
+    /// The superblocks in SLC mode.
+    pub fn slc(&self) -> &SlcModes {
+        &self.slc
     }
     /// From now on the controller's buffer does not survive a cut: a program unit lands as a whole, and a torn one
     /// may damage its word line. With `whole_lines`, who waits for a page waits for its word line.
     pub fn unprotect(&mut self, whole_lines: bool) {
         self.unprotected = Some(whole_lines);
         if let Some(rail) = &mut self.rail {
-            rail.unprotect(whole_lines, self.slc);
+            rail.unprotect(whole_lines, self.slc.clone());
         }
     }
     /// Returns true if a cut empties the controller's buffer.

@@ -75,7 +75,7 @@ impl Media {
         };
         let (sb, _) = self.nand.geometry.place_of_block(block);
         let stripe = match self.slc.has(sb) {
-            true => self.slc.line(),
+            true => self.slc.area().line(),
             false => self.nand.geometry.stripe(),
         };
         if self.unprotected.is_none() || stripe == 1 {
@@ -297,6 +297,7 @@ impl Media {
             .geometry
             .die_of(self.nand.geometry.superblock(ppn), die) as u16;
         op.page = ppn;
+        op.amount = self.slc.has_page(ppn).into();
         self.record(op);
     }
 

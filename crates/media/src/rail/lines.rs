@@ -10,8 +10,8 @@
 
 use super::{Outcome, PendingOp, mix};
 use crate::effect::MediaEffect;
-use crate::geometry::{BlockId, Geometry, Ppn};
-use crate::slc::SlcArea;
+use crate::geometry::{BlockId, Geometry, Ppn, SbId};
+use crate::slc::SlcModes;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
@@ -26,39 +26,52 @@ pub(super) struct Lines {
     open: BTreeMap<u32, OpenLine>,
 }
 
-/// Pages of a program unit, and of a word line, by the mode of the superblock.
+/// Pages of a program unit, and of a word line.
 #[derive(Clone, Copy)]
-struct LineSizes {
+pub(super) struct UnitSizes {
     unit: u32,
     line: u32,
-    slc: SlcArea,
 }
 
-impl LineSizes {
-    /// Pages of the word line of a page.
-    fn line(self, page: u32) -> u32 {
-        match self.slc.has_page(Ppn(page)) {
-            true => self.slc.line(),
-            false => self.line,
-        }
-    }
-
-    /// Pages of the program unit of a page.
-    fn unit(self, page: u32) -> u32 {
-        match self.slc.has_page(Ppn(page)) {
-            true => self.slc.line(),
-            false => self.unit,
-        }
-    }
+impl UnitSizes {
+    /// Pages are programmed one by one.
+    pub(super) const SINGLE: Self = Self { unit: 1, line: 1 };
 
     /// The first page of the word line of a page. A superblock has whole word lines.
     fn first_of_line(self, page: u32) -> u32 {
-        page - page % self.line(page)
+        page - page % self.line
     }
 
     /// The first page of the program unit of a page.
     fn first_of_unit(self, page: u32) -> u32 {
-        page - page % self.unit(page)
+        page - page % self.unit
+    }
+}
+
+/// The same by the present mode of the superblock.
+#[derive(Clone)]
+struct LineSizes {
+    full: UnitSizes,
+    slc: SlcModes,
+}
+
+impl LineSizes {
+    fn of(&self, page: u32) -> UnitSizes {
+        let line = self.slc.area().line();
+        match self.slc.has_page(Ppn(page)) {
+            true => UnitSizes { unit: line, line },
+            false => self.full,
+        }
+    }
+
+    /// Pages of the word line of a page.
+    fn line(&self, page: u32) -> u32 {
+        self.of(page).line
+    }
+
+    /// The first page of the word line of a page.
+    fn first_of_line(&self, page: u32) -> u32 {
+        self.of(page).first_of_line(page)
     }
 }
 
@@ -72,26 +85,39 @@ struct OpenLine {
     waiting: Vec<(u64, Range<u32>)>,
 }
 
-/// What a cut leaves of each pending operation, and the programs that it tore: first page and seed.
+/// What a cut leaves of each pending operation, and for each program that it tore the pages of its word line before it, which
+/// it may damage, and a seed.
 pub(super) struct Landed {
     pub outcomes: Vec<Outcome>,
     /// True for operations that have completed.
     pub whole: Vec<bool>,
-    pub torn: Vec<(u32, u64)>,
+    pub torn: Vec<(Range<u32>, u64)>,
 }
 
 impl Lines {
-    pub(super) fn new(geometry: Geometry, whole: bool, slc: SlcArea) -> Self {
+    pub(super) fn new(geometry: Geometry, whole: bool, slc: SlcModes) -> Self {
         let word_line = geometry.word_line();
         Self {
             sizes: LineSizes {
-                unit: word_line.unit_pages(),
-                line: word_line.pages(),
+                full: UnitSizes {
+                    unit: word_line.unit_pages(),
+                    line: word_line.pages(),
+                },
                 slc,
             },
             whole,
             open: BTreeMap::new(),
         }
+    }
+
+    /// From now on a superblock is in this mode.
+    pub(super) fn set_slc(&mut self, sb: SbId, is_slc: bool) {
+        self.sizes.slc.set(sb, is_slc);
+    }
+
+    /// Pages of the program unit and of the word line of a page.
+    pub(super) fn sizes_of(&self, page: Ppn) -> UnitSizes {
+        self.sizes.of(page.0)
     }
 
     /// The pages that must be durable before whoever waits for `pages` begins.
@@ -185,18 +211,13 @@ impl Lines {
     }
 
     /// The pages that must be settled with one.
-    pub(super) fn together(&self, page: Ppn) -> Range<u32> {
+    pub(super) fn together(&self, page: Ppn, sizes: UnitSizes) -> Range<u32> {
         let (first, size) = if self.whole {
-            (self.sizes.first_of_line(page.0), self.sizes.line(page.0))
+            (sizes.first_of_line(page.0), sizes.line)
         } else {
-            (self.sizes.first_of_unit(page.0), self.sizes.unit(page.0))
+            (sizes.first_of_unit(page.0), sizes.unit)
         };
         first..first + size
-    }
-
-    /// The pages that a torn program may damage besides its own: those of its word line before it.
-    pub(super) fn exposed(&self, first: u32) -> Range<u32> {
-        self.sizes.first_of_line(first)..first
     }
 
     /// The pending operations that land together, and for each operation where it is among them.
@@ -208,7 +229,7 @@ impl Lines {
         for (index, op) in pending.iter().enumerate() {
             let begun = match op.effect {
                 MediaEffect::Program { ppn, .. } => {
-                    let begun = filling.get(&self.sizes.first_of_unit(ppn.0)).copied();
+                    let begun = filling.get(&op.sizes.first_of_unit(ppn.0)).copied();
                     begun
                         .filter(|unit| units[*unit].last().copied().and_then(page_of) < Some(ppn.0))
                 }
@@ -219,7 +240,7 @@ impl Lines {
                 units.len() - 1
             });
             if let MediaEffect::Program { ppn, .. } = op.effect {
-                filling.insert(self.sizes.first_of_unit(ppn.0), unit);
+                filling.insert(op.sizes.first_of_unit(ppn.0), unit);
             }
             units[unit].push(index);
             unit_of.push(unit);
@@ -252,7 +273,6 @@ impl Lines {
         let (units, unit_of) = self.units(pending);
         let mut decision = Decision {
             pending,
-            sizes: self.sizes,
             units,
             unit_of,
             blocked: self.blocked(),
@@ -277,7 +297,6 @@ impl Lines {
 
 struct Decision<'a> {
     pending: &'a VecDeque<PendingOp>,
-    sizes: LineSizes,
     /// The operations that land together, in order of issue, and for each operation where it is among them.
     units: Vec<Vec<usize>>,
     unit_of: Vec<usize>,
@@ -366,13 +385,13 @@ impl Decision<'_> {
     }
 
     fn is_complete(&self, members: &[usize]) -> bool {
-        let last = members.last().map(|last| &self.pending[*last].effect);
-        match last {
-            Some(MediaEffect::Program { ppn, .. }) => {
-                (ppn.0 + 1).is_multiple_of(self.sizes.unit(ppn.0))
+        members.last().is_none_or(|last| {
+            let op = &self.pending[*last];
+            match op.effect {
+                MediaEffect::Program { ppn, .. } => (ppn.0 + 1).is_multiple_of(op.sizes.unit),
+                _ => true,
             }
-            _ => true,
-        }
+        })
     }
 
     fn is_same_unit(&self, one: usize, other: usize) -> bool {
@@ -425,16 +444,20 @@ impl Decision<'_> {
 
     fn conclude(&mut self, unit: usize, outcome: Outcome) {
         let members = std::mem::take(&mut self.units[unit]);
-        let first = &self.pending[members[0]].effect;
+        let PendingOp {
+            effect: first,
+            sizes,
+            ..
+        } = &self.pending[members[0]];
         let outcome = match (outcome, first) {
             // A store is atomic.
             (Outcome::Torn(_), MediaEffect::Store { .. }) => Outcome::Absent,
             (outcome, _) => outcome,
         };
         if let (Outcome::Torn(seed), MediaEffect::Program { ppn, .. }) = (outcome, first) {
-            self.landed
-                .torn
-                .push((self.sizes.first_of_unit(ppn.0), seed));
+            let first = sizes.first_of_unit(ppn.0);
+            let exposed = sizes.first_of_line(first)..first;
+            self.landed.torn.push((exposed, seed));
         }
 
         for index in members {
@@ -444,7 +467,7 @@ impl Decision<'_> {
             self.landed.outcomes[index] = match (outcome, &op.effect) {
                 // Some pages of a torn unit can be read, as if their planes had been faster.
                 (Outcome::Torn(seed), MediaEffect::Program { ppn, .. })
-                    if self.sizes.unit(ppn.0) > 1 && mix(seed ^ u64::from(ppn.0)) & 1 == 1 =>
+                    if op.sizes.unit > 1 && mix(seed ^ u64::from(ppn.0)) & 1 == 1 =>
                 {
                     Outcome::Whole
                 }

@@ -2,7 +2,8 @@
 
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{
-    After, ContentMode, Geometry, Lpn, Media, Oob, Outcome, Ppn, Purpose, StoredPage, WordLine,
+    After, ClearId, ContentMode, Geometry, Lpn, Media, Oob, OpKind, Outcome, Ppn, Purpose, SbId,
+    SlcArea, StoredPage, WordLine,
 };
 
 /// Units of two pages, two units in a word line, on two dies.
@@ -240,4 +241,53 @@ fn places_of_pages_are_those_of_plain_division() {
             assert_eq!(geometry.line_start(offset), offset - offset % stripe);
         }
     }
+}
+
+/// Pending programs land, and are torn, by the mode in which they were issued.
+#[test]
+fn pending_programs_keep_their_mode() {
+    let word_line = WordLine {
+        planes: 2,
+        bits: 2,
+        one_shot: true,
+        ..WordLine::SINGLE
+    };
+    let geometry = geometry().with_word_line(word_line).expect("valid");
+    let mut media = Media::blank(geometry, ContentMode::Identity, 64);
+    media.use_slc(SlcArea::dynamic(&geometry));
+    media.attach_rail();
+    media.unprotect(true);
+    media.set_slc(SbId(0), true);
+    (0..4).for_each(|page| program(&mut media, page, After::NOTHING));
+    media
+        .erase(geometry.block(SbId(0), 0), ClearId(1), After::ALL)
+        .expect("sound media");
+    media.set_slc(SbId(0), false);
+    (0..4).for_each(|page| program(&mut media, page, After::NOTHING));
+
+    // Two units of two pages, the erase, and a unit of four.
+    let mut kinds = Vec::new();
+    let _ = media.cut_by(|kind| {
+        kinds.push(kind);
+        Outcome::Whole
+    });
+    let (program, erase) = (OpKind::Program, OpKind::Erase);
+    assert_eq!(kinds, [program, program, erase, program]);
+
+    // A torn unit of one bit damages no page before it.
+    for seed in 0..32 {
+        let mut units = 0;
+        let left = media.cut_by(|_| {
+            units += 1;
+            match units {
+                1 => Outcome::Whole,
+                2 => Outcome::Torn(seed),
+                _ => Outcome::Absent,
+            }
+        });
+        let left = Media::from_image(&left);
+        assert!(left.is_readable(Ppn(0)) && left.is_readable(Ppn(1)));
+    }
+    media.settle_all();
+    assert_eq!(media.pending(), 0);
 }

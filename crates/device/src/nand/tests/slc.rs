@@ -3,6 +3,7 @@
 use super::host::{AFTER, BEFORE, link};
 use super::units::{LARGE, op, submit, unprotected};
 use crate::nand::{CellTimes, Nand, NandSpec, SlcSpec};
+use crate::step::{DataPath, Step};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{After, Geometry, OpKind, Purpose, SlcArea, WordLine};
 
@@ -20,6 +21,10 @@ const PAGE: u64 = 1248 + 12_288;
 
 /// Of 16 superblocks on one die, the first is in SLC mode.
 fn nand(spec: NandSpec) -> Nand {
+    nand_with(spec, |geometry| SlcArea::new(geometry, 1))
+}
+
+fn nand_with(spec: NandSpec, area: impl Fn(&Geometry) -> SlcArea) -> Nand {
     let shape = Shape {
         channels: 1,
         dies: 1,
@@ -29,7 +34,7 @@ fn nand(spec: NandSpec) -> Nand {
     let geometry = Geometry::new(shape).and_then(|one| one.with_word_line(TLC));
     let geometry = geometry.expect("valid");
     let slc = SlcSpec {
-        area: SlcArea::new(&geometry, 1),
+        area: area(&geometry),
         read_ns: 25_000,
         program_ns: 200_000,
     };
@@ -88,13 +93,7 @@ fn fold(page: u32) -> u64 {
     let mut nand = nand(unprotected(40_000, 1_000_000));
     let mut copies = op(OpKind::CopyRow, Purpose::Gc, 5 * PAGES, After::NOTHING);
     (copies.amount, copies.sources) = (page, 0b1111);
-    nand.step(
-        None,
-        0,
-        crate::step::Step::new(crate::step::DataPath::Own, false),
-        false,
-        &[copies],
-    );
+    nand.step(None, 0, Step::new(DataPath::Own, false), false, &[copies]);
     while nand.next_event(u64::MAX) {}
     nand.now()
 }
@@ -104,4 +103,42 @@ fn pages_in_slc_mode_are_read_and_folded_faster_by_the_difference_of_the_array()
     let faster = 40_020 - 25_000;
     assert_eq!(read(PAGES + 3) - read(3), faster);
     assert_eq!(fold(PAGES + 8) - fold(8), faster, "one read for four pages");
+}
+
+/// The time of a write of pages of one unit, in this mode.
+fn write(nand: &mut Nand, pages: std::ops::Range<u32>, is_slc: bool) -> u64 {
+    let now = nand.now();
+    nand.open(0);
+    for page in pages {
+        let mut op = op(OpKind::Program, Purpose::Host, page, After::NOTHING);
+        op.amount = is_slc.into();
+        let step = Step::new(DataPath::FromHost, false);
+        nand.step(Some(0), now + BEFORE + 8, step, false, &[op]);
+    }
+    nand.close(0);
+    nand.next_end().expect("it ends").at + AFTER - now
+}
+
+// The same superblock in SLC mode, with all bits, and in SLC mode again.
+#[test]
+fn a_superblock_has_the_mode_of_its_programs() {
+    let mut nand = nand_with(unprotected(40_000, 1_000_000), SlcArea::dynamic);
+    for _ in 0..2 {
+        for line in 0..3 {
+            let slc = write(&mut nand, 8 * line..8 * line + 8, true);
+            assert_eq!(slc, 57 + 8 * PAGE + COMMAND + 200_000 + 11);
+        }
+        let now = nand.now();
+        submit(&mut nand, 0, now, OpKind::Read, 3..4, 0);
+        let in_slc = nand.next_end().expect("it ends").at - now;
+        assert_eq!(in_slc, read(3));
+        for line in 0..2 {
+            let tlc = write(&mut nand, 24 * line..24 * line + 24, false);
+            assert_eq!(tlc, 57 + 24 * PAGE + COMMAND + 1_000_000 + 11);
+        }
+        let now = nand.now();
+        submit(&mut nand, 0, now, OpKind::Read, 3..4, 0);
+        let in_full = nand.next_end().expect("it ends").at - now;
+        assert_eq!(in_full, read(PAGES + 3));
+    }
 }
