@@ -34,6 +34,9 @@ const CATCH_UP: u64 = 8;
 /// Searches for a victim per superblock written by the host, if none is worth collecting.
 const LOOKS: u32 = 64;
 
+/// The dead share of a superblock that is collected in idle time for an SLC cache.
+const GARBAGE_FOR_CACHE: f64 = 0.5;
+
 impl Ftl {
     /// Superblocks that may be collected and have at least a fraction `share` of garbage. Those
     /// with less garbage than `least`, which may rise during the iteration, may be skipped.
@@ -196,13 +199,17 @@ impl Ftl {
         if host_waits {
             GcPolicy::victim_in_need(self.candidates(0.0, &least), &least)
         } else {
-            // Only superblocks worth collecting before space is needed.
-            let config = &self.core.config;
-            let share = config.gc_garbage;
-            let (policy, choices) = (config.gc_policy, config.gc_choices);
-            let now = self.core.clock.now();
-            policy.victim(self.candidates(share, &least), &least, choices, now)
+            self.victim_ahead(self.core.config.gc_garbage)
         }
+    }
+
+    /// A superblock that is worth collecting before space is needed: at least this share of it is dead.
+    fn victim_ahead(&self, share: f64) -> Option<VictimCandidate> {
+        let least = Cell::new(0);
+        let config = &self.core.config;
+        let (policy, choices) = (config.gc_policy, config.gc_choices);
+        let now = self.core.clock.now();
+        policy.victim(self.candidates(share, &least), &least, choices, now)
     }
 
     /// Starts a job if there is space to gain. `host_waits`: the host needs free superblocks now;
@@ -211,9 +218,26 @@ impl Ftl {
         let Some(victim) = self.choose_victim(host_waits) else {
             return false;
         };
+        self.begin_job_on_victim(&victim);
+        true
+    }
+
+    fn begin_job_on_victim(&mut self, victim: &VictimCandidate) {
         let gain = victim.garbage().max(1) * self.offsets_a_page(victim.sb);
         self.begin_job_on(victim.sb, gain);
-        true
+    }
+
+    /// Starts a collection in idle time, if a dynamic SLC cache would take more superblocks than are free and one is half dead:
+    /// then moving its pages costs at most one program for each page of the cache's new room in the full mode.
+    fn begin_job_for_cache(&mut self) -> bool {
+        let victim = match self.core.blocks.lacks_slc_room() {
+            true => self.victim_ahead(GARBAGE_FOR_CACHE),
+            false => None,
+        };
+        victim
+            .as_ref()
+            .map(|victim| self.begin_job_on_victim(victim))
+            .is_some()
     }
 
     /// A job's steps go through offsets. In SLC mode its pages end at a fraction of them, so they are spread over as many more
@@ -408,12 +432,13 @@ impl Ftl {
     }
 
     /// Starts a job ahead of need: a refresh if it has its turn, else a collection if space is short or a refresh
-    /// lacks room.
+    /// or a dynamic SLC cache lacks room.
     fn begin_idle_job(&mut self) -> bool {
         let is_short = self.core.blocks.free() <= self.gc_start;
         self.begin_idle_refresh()
             || (is_short && (self.begin_job(false) || self.begin_idle_refresh()))
             || self.begin_idle_fold()
+            || self.begin_job_for_cache()
             || self.begin_room()
     }
 

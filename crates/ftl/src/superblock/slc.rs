@@ -132,6 +132,12 @@ impl Superblocks {
         spare.min(self.slc.most.saturating_sub(self.slc.modes.count()))
     }
 
+    /// Returns true if a dynamic cache would take more superblocks than are free.
+    pub(crate) fn lacks_slc_room(&self) -> bool {
+        let wanted = self.slc.most.saturating_sub(self.slc.modes.count());
+        self.is_slc_dynamic() && self.slc_free() < wanted
+    }
+
     /// From now on a superblock is in this mode, if it may change it: when it is opened, erased, or found at power-on.
     pub(crate) fn set_slc(&mut self, media: &mut Media, sb: SbId, is_slc: bool) {
         if self.is_slc_dynamic() && self.is_slc(sb) != is_slc {

@@ -118,6 +118,30 @@ fn the_cache_takes_what_is_free_and_gives_it_back_under_pressure() {
     ftl.check().expect("consistent");
 }
 
+/// Idle time makes room from superblocks of which half is dead, and leaves those with less garbage alone.
+#[test]
+fn idle_time_makes_room_for_the_cache_from_what_is_half_dead() {
+    let mut ftl = device(shape(), &cached(SchemeKind::None, 1.0));
+    fill(&mut ftl, 0..1980);
+    idle(&mut ftl);
+    let full = ftl.free_superblocks();
+
+    // In each superblock a third dies, then two thirds.
+    for (dead, is_room_made) in [(0..1, false), (1..2, true)] {
+        for part in dead {
+            for lpn in (part..1980).step_by(3) {
+                ftl.deallocate(Lpn(lpn), 1).expect("in range");
+            }
+        }
+        idle(&mut ftl);
+        assert_eq!(ftl.free_superblocks() > full + 4, is_room_made);
+        ftl.check().expect("consistent");
+    }
+    for lpn in (2..1980).step_by(3) {
+        assert!(ftl.place(Lpn(lpn)).is_some());
+    }
+}
+
 /// The device has as many logical pages as without the cache, less one open superblock; and they can be overwritten.
 #[test]
 fn the_cache_takes_no_logical_pages_but_those_of_an_open_superblock() {
