@@ -21,7 +21,7 @@ const OF_THE_FILE: [&str; 6] = [
 ];
 
 /// Fields omitted when they have their defaults.
-const SILENT: [&str; 24] = [
+const SILENT: [&str; 25] = [
     "timing.erase_suspend_ns",
     "timing.erase_suspensions",
     "firmware.power_loss_protection",
@@ -40,6 +40,7 @@ const SILENT: [&str; 24] = [
     "firmware.refresh_writes",
     "firmware.mapping_cache_bytes",
     "firmware.write_buffer_bytes",
+    "firmware.buffered_remaps",
     "firmware.slc_share",
     "firmware.slc_fold_free",
     "firmware.slc_fold_garbage",
