@@ -36,6 +36,7 @@ const STUDY: LevelStudy = LevelStudy {
         closed("randrw:50", "random"),
         closed("journal", "journal"),
         closed("journal,size=0.25", "small journal"),
+        closed("snapshot", "clones"),
     ],
     schemes: &["remap-ssd", "remap-ssd-x"],
     compared: &[
