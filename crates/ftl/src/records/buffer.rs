@@ -32,6 +32,7 @@ use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{
     After, ContentMode, Lpn, Media, MediaError, PageView, Payload, Ppn, Purpose,
 };
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
@@ -280,10 +281,10 @@ impl WriteBuffer {
         }
     }
 
-    /// Pages that leave if these do, each once: after the first of equal pages come the others, with the first as their twin.
-    pub(crate) fn with_twins(&self, lpns: &[Lpn]) -> Vec<(Lpn, Option<Lpn>)> {
+    /// Pages that leave if these do, each once: a page is followed by those that are equal to it, in the order of their ring.
+    pub(crate) fn with_twins<'a>(&self, lpns: &'a [Lpn]) -> Cow<'a, [Lpn]> {
         let Some(twins) = &self.twins else {
-            return lpns.iter().map(|lpn| (*lpn, None)).collect();
+            return Cow::Borrowed(lpns);
         };
         let mut all = Vec::with_capacity(lpns.len());
         let mut followers = BTreeSet::new();
@@ -291,14 +292,19 @@ impl WriteBuffer {
             let Some(slot) = self.slot(lpn).filter(|slot| !followers.contains(slot)) else {
                 continue;
             };
-            all.push((lpn, None));
+            all.push(lpn);
             for other in twins.others(slot) {
-                let page = self.pages[other as usize].as_ref();
-                all.extend(page.map(|page| (page.lpn, Some(lpn))));
+                all.extend(self.pages[other as usize].as_ref().map(|page| page.lpn));
                 followers.insert(other);
             }
         }
-        all
+        Cow::Owned(all)
+    }
+
+    /// The page before this one in its ring: the page itself if it is alone.
+    pub(crate) fn twin(&self, lpn: Lpn) -> Option<Lpn> {
+        let twin = self.twins.as_ref()?.previous(self.slot(lpn)?);
+        Some(self.pages[twin as usize].as_ref()?.lpn)
     }
 
     /// The slot holds the youngest page. The list has at most two elements for each slot.

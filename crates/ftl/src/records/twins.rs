@@ -56,7 +56,12 @@ impl Twins {
         self.0[slot as usize].next == slot
     }
 
-    /// The other slots of a ring.
+    /// The slot before this one in its ring.
+    pub(crate) fn previous(&self, slot: u32) -> u32 {
+        self.0[slot as usize].previous
+    }
+
+    /// The other slots of a ring, in its order.
     pub(crate) fn others(&self, slot: u32) -> impl Iterator<Item = u32> {
         let next = move |at: &u32| Some(self.0[*at as usize].next).filter(|next| *next != slot);
         std::iter::successors(next(&slot), next)

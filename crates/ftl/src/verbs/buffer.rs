@@ -204,19 +204,17 @@ impl Ftl {
         self.end_write();
         let mark = self.core.media.begin_write_back();
         let earlier = self.core.stats.remap_counts();
-        let leaving = self
-            .buffer
-            .as_ref()
-            .map_or(Vec::new(), |buffer| buffer.with_twins(lpns));
+        let buffer = self.buffer.as_ref().expect("it has pages");
+        let leaving = buffer.with_twins(lpns);
         let mut written = 0;
-        let result = leaving.iter().try_for_each(|(lpn, twin)| {
-            self.write_back_page(*lpn, *twin)?;
+        let result = leaving.iter().try_for_each(|lpn| {
+            self.write_back_page(*lpn)?;
             written += 1;
             Ok(())
         });
         // 1. the entries of the pages that were remapped  2. their slots are filled again.
         self.end_write();
-        for (lpn, _) in &leaving[..written] {
+        for lpn in &leaving[..written] {
             self.leave_buffer(*lpn);
         }
         self.core.media.end_write_back(&mark);
@@ -226,15 +224,16 @@ impl Ftl {
         result
     }
 
-    /// Writes a page to flash, after its twin if it has one.
-    fn write_back_page(&mut self, lpn: Lpn, twin: Option<Lpn>) -> Result<(), Refusal> {
+    fn write_back_page(&mut self, lpn: Lpn) -> Result<(), Refusal> {
         self.may_change()?;
         if self.core.config.caches_mapping() {
             self.cache_entry(lpn)?;
         }
-        let page = self.buffer.as_ref().and_then(|buffer| buffer.page(lpn));
-        let page = page.expect("the page is in the buffer").clone();
-        match twin {
+        let buffer = self.buffer.as_ref().expect("it has pages");
+        let page = buffer.page(lpn).expect("the page is in the buffer").clone();
+        // A page in a saved buffer has a mapping only if it has been written just now.
+        let has_left = |twin: &Lpn| self.core.tables.map.get(*twin).is_some();
+        match buffer.twin(lpn).filter(has_left) {
             Some(twin) => self.write_twin(lpn, twin, &page.payload()),
             None => self.write_page(lpn, &page.payload()),
         }
