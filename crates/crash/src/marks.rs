@@ -51,7 +51,7 @@ marks! {
     demoted_degree_full, demoted_unhinted,
     fs_recorded, fs_files_full, fs_blocks_full, fs_resets,
     merges_switch, merges_partial, merges_full, merge_programs, merge_pads, merge_unshared,
-    table_programs, cache_misses, buffer_hits, buffer_overwritten, buffer_deallocated, buffer_written_back,
+    table_programs, cache_misses, buffer_hits, buffer_overwritten, buffer_deallocated, buffer_remapped, buffer_written_back,
     slc_programs, slc_folded, slc_died,
     }
     campaign {

@@ -17,7 +17,7 @@ use crate::preset::{self, PRESETS};
 pub use crate::suggest::did_you_mean;
 pub(crate) use crate::suggest::suggest;
 use crate::units::{SIZES, TIMES, cell_times, with_unit};
-use remap_ssd_ftl::{GcPolicy, Granularity, SchemeKind, SchemeValues};
+use remap_ssd_ftl::{BufferedRemaps, GcPolicy, Granularity, SchemeKind, SchemeValues};
 use serde_json::Value;
 use std::sync::LazyLock;
 
@@ -287,6 +287,9 @@ static COMMON: &[DeviceKey] = &[
     key("firmware.write_buffer_bytes", "bytes", KeyKind::Integer(0, 1 << 40), "DRAM for pages that the host has written: a write is acknowledged when it is there. The oldest \
         pages go to flash when it is full; 0: writes go to flash at once. A capacitor saves it when power fails; without `power_loss_protection` a write is durable after a flush. \
         `--scale` makes it smaller with the device."),
+    key("firmware.buffered_remaps", "", KeyKind::Choice(|| BufferedRemaps::ALL.map(BufferedRemaps::name).to_vec()), "A remap of a page that is in the write buffer: `wait` \
+        writes the page back and waits for it; `name` puts a second page with its content into the buffer, and flash shares them when they leave. Moves, atomic remaps and a \
+        buffer that a power cut empties always wait."),
     key("firmware.slc_share", "", KeyKind::Number(NumberRange { least: 0.0, most: 0.5, above: false, below: false }), "SLC cache: share of the superblocks whose cells store one bit each, at least one in each group of dies; 0 is none. \
         The host writes there first. Idle time, and pressure if enough pages are dead, fold what is still valid. Needs `geometry.cell_bits` above 1."),
     key("firmware.slc_dynamic", "", SHARE, "Dynamic SLC cache, instead of `slc_share`: any free superblock may be opened in SLC mode, at most this share of them at a time, \

@@ -21,7 +21,7 @@ const OF_THE_FILE: [&str; 6] = [
 ];
 
 /// Fields omitted when they have their defaults.
-const SILENT: [&str; 26] = [
+const SILENT: [&str; 27] = [
     "link.write_saves_ns",
     "timing.erase_suspend_ns",
     "timing.erase_suspensions",
@@ -41,6 +41,7 @@ const SILENT: [&str; 26] = [
     "firmware.refresh_writes",
     "firmware.mapping_cache_bytes",
     "firmware.write_buffer_bytes",
+    "firmware.buffered_remaps",
     "firmware.slc_share",
     "firmware.slc_dynamic",
     "firmware.slc_fold_free",

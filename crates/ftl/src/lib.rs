@@ -25,6 +25,7 @@ mod stats;
 mod superblock;
 mod verbs;
 
+pub use config::buffered_remaps::BufferedRemaps;
 pub use config::granularity::Granularity;
 pub use config::guard::{self, Guard, Guards};
 pub use config::kind::{Hue, Medium, SchemeFacts, SchemeKey, SchemeKind};

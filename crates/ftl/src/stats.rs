@@ -189,6 +189,8 @@ counters! {
     buffer_overwritten,
     /// Pages in the write buffer that the host deallocated: they never reached flash.
     buffer_deallocated,
+    /// Pages of remaps whose source was in the write buffer, and whose target got a page there too.
+    buffer_remapped,
     /// Pages that left the write buffer for flash: programs, and remaps to pages with the same content.
     buffer_written_back,
     /// Pages of commands programmed in SLC mode.

@@ -386,6 +386,7 @@ fn write_buffer(device: &Device, stats: &Stats) -> Option<WriteBufferUse> {
         hits: stats.buffer_hits,
         overwritten: stats.buffer_overwritten,
         deallocated: stats.buffer_deallocated,
+        remapped: stats.buffer_remapped,
         written_back: stats.buffer_written_back,
         pages_left: device.ftl().buffered_pages().into(),
     })

@@ -335,6 +335,9 @@ pub struct WriteBufferUse {
     pub overwritten: u64,
     /// Pages in the buffer that the host deallocated before they reached flash.
     pub deallocated: u64,
+    /// Pages that remaps of pages in the buffer put there.
+    #[serde(default)]
+    pub remapped: u64,
     /// Pages that left the buffer: programs, and remaps to pages with the same content.
     pub written_back: u64,
     /// Pages in the buffer at the end.

@@ -339,6 +339,7 @@ impl SetupProfile {
                 self.mapping_cache_bytes
             },
             write_buffer_bytes: self.buffer_pages * PAGE_BYTES as u64,
+            buffered_remaps: self.buffered_remaps,
             slc_share: self.slc_share,
             slc_dynamic: self.slc_dynamic,
             slc_fold_free: [0.125, 1.0][index as usize % 2],

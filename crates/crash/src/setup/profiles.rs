@@ -4,7 +4,7 @@
 //! which follows from the firmware's limits (`enough`).
 
 use crate::script::Mix;
-use remap_ssd_ftl::{EntrySize, FingerprintKind, GcPolicy};
+use remap_ssd_ftl::{BufferedRemaps, EntrySize, FingerprintKind, GcPolicy};
 use remap_ssd_media::{ContentMode, WordLine};
 
 #[derive(Clone, Copy)]
@@ -56,6 +56,8 @@ pub(super) struct SetupProfile {
     pub mapping_cache_bytes: u64,
     /// Pages of the write buffer, with page mapping; 0 if there is none.
     pub buffer_pages: u64,
+    /// What remaps do with the pages in it.
+    pub buffered_remaps: BufferedRemaps,
     /// Share of the superblocks in SLC mode, if cells have several bits; 0 if there is none.
     pub slc_share: f64,
     /// The same of those that may be opened in SLC mode, instead.
@@ -96,6 +98,7 @@ const COMMON: SetupProfile = SetupProfile {
     refresh_reads: 0,
     mapping_cache_bytes: 0,
     buffer_pages: 0,
+    buffered_remaps: BufferedRemaps::Wait,
     slc_share: 0.0,
     slc_dynamic: 0.0,
 };
@@ -756,6 +759,7 @@ pub(super) const COMBINED: &[SetupProfile] = &[
     // With whole commands, blocks that fail, and most of the mapping table on flash.
     SetupProfile {
         buffer_pages: 12,
+        buffered_remaps: BufferedRemaps::Name,
         mapping_cache_bytes: 96,
         shape: (2, 26, 8),
         entry: EntrySize::Bytes24,
@@ -784,6 +788,7 @@ pub(super) const COMBINED: &[SetupProfile] = &[
     // On failing media, until blocks wear out.
     SetupProfile {
         buffer_pages: 5,
+        buffered_remaps: BufferedRemaps::Name,
         damage: true,
         pe_limit: 6,
         shape: (2, 26, 8),

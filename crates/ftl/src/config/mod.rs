@@ -2,6 +2,7 @@
 //!
 //! Absent: derived sizes (`sizes`), validation (`limits`), and latencies (the device's).
 
+pub(crate) mod buffered_remaps;
 pub(crate) mod granularity;
 pub mod guard;
 pub(crate) mod kind;
@@ -9,6 +10,7 @@ pub(crate) mod layout;
 mod limits;
 mod sizes;
 
+use crate::config::buffered_remaps::BufferedRemaps;
 use crate::config::granularity::Granularity;
 use crate::config::guard::Guards;
 use crate::config::kind::{SchemeKey, SchemeKind};
@@ -109,6 +111,9 @@ pub struct Config {
     /// flush came before.
     #[serde(skip_serializing_if = "is_default")]
     pub write_buffer_bytes: u64,
+    /// What a remap does with pages in a buffer that a capacitor saves. It waits for those in a volatile buffer.
+    #[serde(skip_serializing_if = "is_default")]
+    pub buffered_remaps: BufferedRemaps,
     /// Share of the superblocks whose cells store one bit each, as a cache of pages that the host writes; 0 if there
     /// is none.
     #[serde(skip_serializing_if = "is_default")]
@@ -262,6 +267,7 @@ impl Default for Config {
             refresh_writes: 0,
             mapping_cache_bytes: 0,
             write_buffer_bytes: 0,
+            buffered_remaps: BufferedRemaps::Wait,
             slc_share: 0.0,
             slc_dynamic: 0.0,
             slc_fold_free: SLC_FOLD_FREE,

@@ -25,13 +25,15 @@ use crate::config::guard::{Guard, Guards};
 use crate::config::layout::{BUFFER_SLOT_WORDS, NvramLayout};
 use crate::error::Contradiction;
 use crate::mapping::map::Map;
+use crate::records::twins::Twins;
 use crate::stats::RemapCounts;
 use bitfield_struct::bitfield;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{
     After, ContentMode, Lpn, Media, MediaError, PageView, Payload, Ppn, Purpose,
 };
-use std::collections::{BTreeMap, VecDeque};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
 /// Words before a slot's content.
@@ -48,7 +50,7 @@ struct SlotOwner {
 }
 
 /// Content of a page in the buffer.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 enum BufferedContent {
     Identity(u64),
     Bytes(Box<[u8]>),
@@ -141,6 +143,8 @@ pub(crate) struct WriteBuffer {
     oldest: VecDeque<(u32, u64)>,
     /// Free slots, those that have been free for longest first.
     free: VecDeque<FreeSlot>,
+    /// Equal pages, from the first remap that left a page here.
+    twins: Option<Twins>,
     /// Slots that recovery could not read.
     damaged: Vec<u32>,
     /// Remaps and copies of pages that left the buffer: of no command.
@@ -175,6 +179,7 @@ impl WriteBuffer {
             oldest: VecDeque::new(),
             free: (0..slots).map(FreeSlot::new).collect(),
             remapped: RemapCounts::default(),
+            twins: None,
             damaged: Vec::new(),
         })
     }
@@ -267,6 +272,41 @@ impl WriteBuffer {
         replaced.is_some()
     }
 
+    /// A page has just been stored with the content of another one.
+    pub(crate) fn join(&mut self, lpn: Lpn, other: Lpn) {
+        let slots = self.pages.len() as u32;
+        if let (Some(slot), Some(other)) = (self.slot(lpn), self.slot(other)) {
+            let twins = self.twins.get_or_insert_with(|| Twins::new(slots));
+            twins.join(slot, other);
+        }
+    }
+
+    /// Pages that leave if these do, each once: a page is followed by those that are equal to it, in the order of their ring.
+    pub(crate) fn with_twins<'a>(&self, lpns: &'a [Lpn]) -> Cow<'a, [Lpn]> {
+        let Some(twins) = &self.twins else {
+            return Cow::Borrowed(lpns);
+        };
+        let mut all = Vec::with_capacity(lpns.len());
+        let mut followers = BTreeSet::new();
+        for &lpn in lpns {
+            let Some(slot) = self.slot(lpn).filter(|slot| !followers.contains(slot)) else {
+                continue;
+            };
+            all.push(lpn);
+            for other in twins.others(slot) {
+                all.extend(self.pages[other as usize].as_ref().map(|page| page.lpn));
+                followers.insert(other);
+            }
+        }
+        Cow::Owned(all)
+    }
+
+    /// The page before this one in its ring: the page itself if it is alone.
+    pub(crate) fn twin(&self, lpn: Lpn) -> Option<Lpn> {
+        let twin = self.twins.as_ref()?.previous(self.slot(lpn)?);
+        Some(self.pages[twin as usize].as_ref()?.lpn)
+    }
+
     /// The slot holds the youngest page. The list has at most two elements for each slot.
     fn note_order(&mut self, slot: u32, wsn: u64) {
         if self.oldest.len() >= 2 * self.pages.len() {
@@ -352,6 +392,9 @@ impl WriteBuffer {
 
     fn free(&mut self, slot: u32, superseded: Superseded) {
         self.pages[slot as usize] = None;
+        if let Some(twins) = &mut self.twins {
+            twins.leave(slot);
+        }
         self.free.push_back(FreeSlot { slot, superseded });
     }
 
@@ -439,6 +482,10 @@ impl WriteBuffer {
     /// The first contradiction.
     pub(crate) fn check(&self, media: &Media, map: &Map) -> Result<(), Contradiction> {
         let fail = |text: String| Err(Contradiction(text));
+        if let Some(twins) = &self.twins {
+            let content = |slot: u32| Some(&self.pages[slot as usize].as_ref()?.content);
+            twins.check(|one, other| content(one).is_some() && content(one) == content(other))?;
+        }
         if self.index.len() + self.free.len() != self.pages.len() {
             return fail(format!(
                 "the write buffer has {} pages and {} free slots of {}",

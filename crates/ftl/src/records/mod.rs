@@ -8,3 +8,4 @@ pub(crate) mod buffer;
 pub(crate) mod dealloc;
 pub(crate) mod files;
 pub(crate) mod newest;
+pub(crate) mod twins;

@@ -11,8 +11,8 @@
 //!
 //! Invariants: an LPN in a saved buffer has no mapping, so that nothing on flash can be newer (some schemes give pages and
 //! entries that collection moves new numbers); a page in a volatile buffer is no witness, and its LPN keeps its mapping
-//! until the page leaves with a number newer than all others; every verb but reads, writes and deallocations first writes
-//! back the pages that it concerns. Absent: the slots.
+//! until the page leaves with a number newer than all others; every verb but reads, writes, deallocations and some remaps
+//! (`buffered_remaps`) first writes back the pages that it concerns. Absent: the slots.
 
 use crate::config::guard::Guard;
 use crate::error::{RecoveryError, Refusal};
@@ -72,11 +72,17 @@ impl Ftl {
     ) -> Result<(), Refusal> {
         // Room first: if flash takes no more pages, nothing has changed.
         self.make_buffer_room(lpn)?;
+        self.enter_buffer(lpn, payload)?;
+        self.core.stats.host_writes += 1;
+        Ok(())
+    }
+
+    /// Puts a page into a buffer that has room.
+    pub(crate) fn enter_buffer(&mut self, lpn: Lpn, payload: &Payload<'_>) -> Result<(), Refusal> {
         let is_volatile = self.core.config.has_volatile_buffer();
         if !is_volatile && self.core.config.caches_mapping() {
             self.cache_entry(lpn)?;
         }
-        self.core.stats.host_writes += 1;
         if let Some(buffer) = &mut self.buffer {
             // A page that a cut loses is no witness: it takes a number of the clock when it leaves.
             let number = if is_volatile {
@@ -97,7 +103,7 @@ impl Ftl {
 
     /// Writes the oldest pages back until enough slots are free for a write of `lpn`. A slot that has been free for a while
     /// is filled without a wait.
-    fn make_buffer_room(&mut self, lpn: Lpn) -> Result<(), Refusal> {
+    pub(crate) fn make_buffer_room(&mut self, lpn: Lpn) -> Result<(), Refusal> {
         // A word line at a time, unless that is more than half of the buffer.
         let slots = self.core.config.buffer_slots();
         let count = self.core.geometry.stripe().clamp(1, slots / 2);
@@ -198,15 +204,17 @@ impl Ftl {
         self.end_write();
         let mark = self.core.media.begin_write_back();
         let earlier = self.core.stats.remap_counts();
+        let buffer = self.buffer.as_ref().expect("it has pages");
+        let leaving = buffer.with_twins(lpns);
         let mut written = 0;
-        let result = lpns.iter().try_for_each(|lpn| {
+        let result = leaving.iter().try_for_each(|lpn| {
             self.write_back_page(*lpn)?;
             written += 1;
             Ok(())
         });
         // 1. the entries of the pages that were remapped  2. their slots are filled again.
         self.end_write();
-        for lpn in &lpns[..written] {
+        for lpn in &leaving[..written] {
             self.leave_buffer(*lpn);
         }
         self.core.media.end_write_back(&mark);
@@ -221,9 +229,14 @@ impl Ftl {
         if self.core.config.caches_mapping() {
             self.cache_entry(lpn)?;
         }
-        let page = self.buffer.as_ref().and_then(|buffer| buffer.page(lpn));
-        let page = page.expect("the page is in the buffer").clone();
-        self.write_page(lpn, &page.payload())
+        let buffer = self.buffer.as_ref().expect("it has pages");
+        let page = buffer.page(lpn).expect("the page is in the buffer").clone();
+        // A page in a saved buffer has a mapping only if it has been written just now.
+        let has_left = |twin: &Lpn| self.core.tables.map.get(*twin).is_some();
+        match buffer.twin(lpn).filter(has_left) {
+            Some(twin) => self.write_twin(lpn, twin, &page.payload()),
+            None => self.write_page(lpn, &page.payload()),
+        }
     }
 
     /// A page is on flash. Its slot is filled again once that is durable.

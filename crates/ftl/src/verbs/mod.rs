@@ -3,6 +3,7 @@
 //! Absent: what recovery and garbage collection do on their own.
 
 pub(crate) mod buffer;
+mod buffered_remaps;
 mod check;
 pub mod command;
 mod files;

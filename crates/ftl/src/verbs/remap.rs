@@ -36,6 +36,17 @@ pub struct Remap {
     pub atomic: bool,
 }
 
+impl Remap {
+    /// Like memmove: in the order in which no source is overwritten before it is read.
+    pub(crate) fn index(&self, step: u32) -> u32 {
+        if self.target < self.source {
+            step
+        } else {
+            self.len - 1 - step
+        }
+    }
+}
+
 /// Most pages of a remap between two opportunities to reclaim.
 const PIECE: usize = 64;
 
@@ -83,8 +94,11 @@ impl Ftl {
         }
 
         // A remap waits for the pages in the write buffer that it concerns: entries name pages on flash.
-        self.write_back(source, len)?;
-        self.write_back(target, len)?;
+        let names = self.names_buffered(command);
+        if !names {
+            self.write_back(source, len)?;
+            self.write_back(target, len)?;
+        }
         self.core.stats.host_writes += u64::from(len);
 
         // The host relies on existing data, and it is not known here which of it is still pending:
@@ -98,20 +112,24 @@ impl Ftl {
         if command.atomic {
             return self.remap_atomic(command);
         }
-        // Like memmove: in the order in which no source is overwritten before it is read.
-        let ascending = target < source;
         let piece = self.piece();
         let mut done = 0;
 
         while done < len {
-            let count = piece.min(len - done);
             self.may_change()?;
+            let mut count = piece.min(len - done);
+            if names {
+                if self.remap_buffered(command, done)? {
+                    done += 1;
+                    continue;
+                }
+                count = self.prepare_flash_piece(command, done, count)?;
+            }
             self.make_piece_room(count)?;
 
             let mut losses = LostMappings::default();
             let result = (done..done + count).try_for_each(|step| {
-                let index = if ascending { step } else { len - 1 - step };
-                self.remap_one(command, index, None, &mut losses)
+                self.remap_one(command, command.index(step), None, &mut losses)
             });
             // Even after a refusal: the earlier pages are already remapped in the tables.
             self.issue_and_lose(losses, None);
@@ -291,13 +309,8 @@ impl Ftl {
         // without a change, so `restore` compares mappings first.
         let mut losses = LostMappings::default();
         let mut before = Vec::with_capacity(command.len as usize);
-        let ascending = command.target < command.source;
         let result = (0..command.len).try_for_each(|step| {
-            let index = if ascending {
-                step
-            } else {
-                command.len - 1 - step
-            };
+            let index = command.index(step);
             before.push((
                 command.target.offset(index),
                 self.core.tables.map.get(command.target.offset(index)),

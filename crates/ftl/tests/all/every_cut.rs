@@ -9,7 +9,9 @@ use crate::kit::script::{
     share, with_log,
 };
 use crate::kit::{self, Random, content, device};
-use remap_ssd_ftl::{Config, EntrySize, Ftl, Granularity, Guard, Guards, Lpn, Remap, SchemeKind};
+use remap_ssd_ftl::{
+    BufferedRemaps, Config, EntrySize, Ftl, Granularity, Guard, Guards, Lpn, Remap, SchemeKind,
+};
 use remap_ssd_media::{Geometry, Media, Outcome, Page, Ppn, WordLine};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -274,6 +276,8 @@ struct RunCounts {
     table_programs: u64,
     /// Pages that left the write buffer.
     written_back: u64,
+    /// Pages that remaps put into it.
+    named: u64,
     /// Pages moved from superblocks in SLC mode before a cut, and pages written past these.
     folded: u64,
     past_slc: u64,
@@ -345,6 +349,7 @@ fn run_counted(
         done.refreshed += counts.refresh_runs;
         done.table_programs += counts.table_programs;
         done.written_back += counts.buffer_written_back;
+        done.named += counts.buffer_remapped;
         done.folded += counts.slc_folded;
         done.past_slc += counts.host_programs.saturating_sub(counts.slc_programs);
         let now = most_owned(&mut ftl, &contents);
@@ -644,6 +649,29 @@ fn nothing_is_lost_of_pages_in_the_write_buffer() {
     }
     println!("{cuts} cuts, {written_back} pages written back");
     assert!(written_back > 1000);
+}
+
+/// Remaps name pages in the buffer. Half of the devices find no duplicates on their own.
+#[test]
+fn nothing_is_lost_of_remaps_that_name_pages_in_the_write_buffer() {
+    let (mut cuts, mut written_back, mut named) = (0, 0, 0);
+    for scheme in kit::durable() {
+        for variant in 0..variants().min(6) {
+            let (geometry, config) = buffering(scheme, EntrySize::Bytes16, Guards::ALL, variant);
+            let config = Config {
+                write_buffer_bytes: [4, 9, 24][variant % 3] * 4096,
+                buffered_remaps: BufferedRemaps::Name,
+                dedup: variant % 2 == 0,
+                ..config
+            };
+            let run = run_counted(&(geometry, config), 30 + variant as u64, 30).unwrap();
+            cuts += run.cuts;
+            written_back += run.written_back;
+            named += run.named;
+        }
+    }
+    println!("{cuts} cuts, {written_back} pages written back, {named} pages named");
+    assert!(written_back > 500 && named > 200, "{named}");
 }
 
 /// A device whose write buffer a cut empties, where the scheme permits it in word lines too.

@@ -4,7 +4,10 @@ use crate::kit::script::{Contents, apply, draw, execute, share, with_log};
 use crate::kit::{
     Random, content, device, durable, put, read_all, recovered, small_config, small_geometry,
 };
-use remap_ssd_ftl::{Config, Ftl, Granularity, Lpn, RecoveryError, Refusal, SchemeKind};
+use remap_ssd_ftl::{
+    BufferedRemaps, Config, EntrySize, Ftl, Granularity, Lpn, RecoveryError, Refusal, Remap,
+    SchemeKind,
+};
 use remap_ssd_media::{ContentMode, Media, OpKind, Page, Payload, Ppn, Purpose};
 
 /// Room for eight pages.
@@ -148,11 +151,180 @@ fn a_remap_waits_for_the_pages_that_it_names() {
     ftl.check().expect("consistent");
 }
 
+fn naming(scheme: SchemeKind, bytes: u64) -> Config {
+    Config {
+        buffered_remaps: BufferedRemaps::Name,
+        ..buffered(scheme, bytes)
+    }
+}
+
+/// A device with LPN 0 in the buffer, to which LPNs 1 and 2 have been remapped there.
+fn three_twins(config: &Config) -> Ftl {
+    let mut ftl = device(small_geometry(), config);
+    put(&mut ftl, 0, 7);
+    ftl.media_mut().ops.clear();
+    for target in [1, 2] {
+        ftl.remap(&share(target, 0)).expect("there is room");
+    }
+    assert_eq!(programs(&ftl), []);
+    assert_eq!((ftl.buffered_pages(), ftl.stats().remaps), (3, 0));
+    assert_eq!(ftl.stats().buffer_remapped, 2);
+    ftl.check().expect("consistent");
+    ftl
+}
+
+/// Writes pages of their own content until those of `lpns` have left.
+fn drive_out(ftl: &mut Ftl, lpns: &[u32]) {
+    for lpn in 100.. {
+        put(ftl, lpn, 1000 + u64::from(lpn));
+        if lpns.iter().all(|lpn| ftl.place(Lpn(*lpn)).is_some()) {
+            break;
+        }
+    }
+    ftl.media_mut().ops.clear();
+    ftl.check().expect("consistent");
+}
+
+#[test]
+fn a_remap_of_a_page_in_the_buffer_programs_nothing_until_one_of_them_leaves() {
+    // Without deduplication, so that only the remap says that they are equal.
+    let config = Config {
+        dedup: false,
+        ..naming(SchemeKind::RemapSsd, EIGHT)
+    };
+    let mut ftl = three_twins(&config);
+    drive_out(&mut ftl, &[0]);
+    let place = ftl.place(Lpn(0));
+    assert!(place.is_some());
+    assert_eq!([1, 2].map(|lpn| ftl.place(Lpn(lpn))), [place; 2]);
+    assert_eq!(ftl.stats().remaps, 2);
+    for lpn in 0..3 {
+        assert_eq!(held(&mut ftl, lpn), Page::Identity(7));
+    }
+
+    // A cut forgets that they are equal, and nothing else.
+    let mut ftl = cycled(three_twins(&config));
+    assert_eq!(ftl.buffered_pages(), 3);
+    for lpn in 0..3 {
+        assert_eq!(held(&mut ftl, lpn), Page::Identity(7));
+    }
+    drive_out(&mut ftl, &[0, 1, 2]);
+    assert_eq!(ftl.stats().remaps, 0);
+}
+
+#[test]
+fn equal_pages_that_are_overwritten_or_deallocated_in_the_buffer_never_reach_flash() {
+    let mut ftl = three_twins(&naming(SchemeKind::RemapSsd, EIGHT));
+    put(&mut ftl, 0, 8);
+    ftl.deallocate(Lpn(1), 1).expect("writable");
+    drive_out(&mut ftl, &[2, 0]);
+    let places = [0, 1, 2].map(|lpn| ftl.place(Lpn(lpn)));
+    assert!(places[0] != places[2] && places[1].is_none());
+    for (lpn, page) in [
+        (0, Page::Identity(8)),
+        (1, Page::Zeroes),
+        (2, Page::Identity(7)),
+    ] {
+        assert_eq!(held(&mut ftl, lpn), page);
+    }
+    assert_eq!(ftl.stats().remaps, 0);
+}
+
+#[test]
+fn an_equal_page_is_programmed_where_the_scheme_cannot_remap_it() {
+    let full = Config {
+        count_max: 2,
+        ..naming(SchemeKind::RemapSsd, EIGHT)
+    };
+    let mut ftl = three_twins(&full);
+    drive_out(&mut ftl, &[0, 1, 2]);
+    let stats = ftl.stats();
+    assert_eq!((stats.remaps, stats.demoted_counter_full), (1, 1));
+
+    let mut ftl = three_twins(&naming(SchemeKind::None, EIGHT));
+    drive_out(&mut ftl, &[0, 1, 2]);
+    assert_eq!((ftl.stats().remaps, ftl.stats().copies), (0, 2));
+
+    // Some LPNs are kept apart only after they were remapped.
+    let mut ftl = three_twins(&naming(SchemeKind::RemapSsd, EIGHT));
+    ftl.keep_apart(Lpn(1)..Lpn(2));
+    drive_out(&mut ftl, &[0, 1, 2]);
+    assert_ne!(ftl.place(Lpn(0)), ftl.place(Lpn(1)));
+    assert_eq!(ftl.place(Lpn(0)), ftl.place(Lpn(2)));
+}
+
+/// A range of which a part is in the buffer, and whose targets overlap its sources, in both directions.
+#[test]
+fn a_remap_takes_each_page_from_where_it_is() {
+    for (target, source) in [(22, 20), (20, 22)] {
+        let mut ftl = device(small_geometry(), &naming(SchemeKind::RemapSsd, EIGHT));
+        for lpn in 20..28 {
+            put(&mut ftl, lpn, lpn.into());
+        }
+        drive_out(&mut ftl, &[20, 21, 22, 23, 24, 25, 26, 27]);
+        for lpn in [21, 24, 25] {
+            put(&mut ftl, lpn, 50 + u64::from(lpn));
+        }
+        let mut expected = (20..28)
+            .map(|lpn| held(&mut ftl, lpn))
+            .collect::<Vec<Page>>();
+        let (to, from) = (target as usize - 20, source as usize - 20);
+        let moved = expected[from..from + 6].to_vec();
+        expected[to..to + 6].clone_from_slice(&moved);
+        let command = Remap {
+            len: 6,
+            ..share(target, source)
+        };
+        ftl.remap(&command).expect("there is room");
+        let stats = ftl.stats();
+        assert!(stats.buffer_remapped > 0 && stats.remaps > 0);
+        for (lpn, page) in (20..28).zip(expected) {
+            assert_eq!(held(&mut ftl, lpn), page, "LPN {lpn}");
+        }
+        ftl.check().expect("consistent");
+    }
+}
+
+/// Moves and atomic commands wait, and so does every remap if a cut empties the buffer.
+#[test]
+fn remaps_that_cannot_name_a_buffered_page_wait_for_it() {
+    let waits = |config: &Config, command: &Remap| {
+        let mut ftl = device(small_geometry(), config);
+        put(&mut ftl, 0, 7);
+        ftl.remap(command).expect("there is room");
+        assert_eq!(ftl.stats().buffer_remapped, 0);
+        assert_eq!(ftl.buffered_pages(), 0);
+        assert_eq!(held(&mut ftl, 1), Page::Identity(7));
+    };
+    let saved = Config {
+        entry: EntrySize::Bytes24,
+        ..naming(SchemeKind::RemapSsd, EIGHT)
+    };
+    let relocate = Remap {
+        relocate: true,
+        ..share(1, 0)
+    };
+    let atomic = Remap {
+        atomic: true,
+        ..share(1, 0)
+    };
+    waits(&saved, &relocate);
+    waits(&saved, &atomic);
+    let volatile = Config {
+        power_loss_protection: false,
+        ..saved
+    };
+    waits(&volatile, &share(1, 0));
+}
+
 /// What is acknowledged is back after each power-on, without a program.
 #[test]
 fn the_buffer_survives_power_cycles() {
-    for scheme in durable() {
-        let config = buffered(scheme, EIGHT);
+    for (scheme, name) in durable().flat_map(|scheme| [(scheme, false), (scheme, true)]) {
+        let config = match name {
+            true => naming(scheme, EIGHT),
+            false => buffered(scheme, EIGHT),
+        };
         let mut ftl = device(small_geometry(), &config);
         let mut contents: Contents = vec![None; config.lpns as usize];
         let mut random = Random(3);

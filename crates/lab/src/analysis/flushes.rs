@@ -1,7 +1,7 @@
 //! What flushes of the host cost without a write buffer, and with one that is saved at a power cut or lost.
 
 use super::Findings;
-use super::levels::{LevelStudy, WRITE_AMPLIFICATION, closed, gain};
+use super::levels::{LevelStudy, SCHEMES, WRITE_AMPLIFICATION, closed, gain};
 use super::write_buffer::SPEEDUP;
 use crate::LabError;
 use crate::table::Table;
@@ -21,6 +21,7 @@ const STUDY: LevelStudy = LevelStudy {
         closed("randwrite,flush=512", "flush after 512"),
         closed("randwrite,flush=4096", "flush after 4096"),
     ],
+    schemes: SCHEMES,
     compared: &[
         gain("Throughput, over that of none with the same buffer"),
         SPEEDUP,

@@ -2,7 +2,8 @@
 
 use super::Findings;
 use super::levels::{
-    Compared, LevelStudy, Over, WRITE_AMPLIFICATION, closed, gain, per_host_page, throughput,
+    Compared, LevelStudy, Over, SCHEMES, WRITE_AMPLIFICATION, closed, gain, per_host_page,
+    throughput,
 };
 use crate::LabError;
 use crate::table::Table;
@@ -23,6 +24,7 @@ const STUDY: LevelStudy = LevelStudy {
         closed("randwrite,pages=64", "256 KiB"),
         closed("snapshot", "snapshots"),
     ],
+    schemes: SCHEMES,
     compared: &[
         gain("Throughput, over that of none with the same unit"),
         Compared {

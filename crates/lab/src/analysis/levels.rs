@@ -24,6 +24,7 @@ pub(super) struct LevelStudy {
     /// Setups with the level that each stands for, the first to which others are compared.
     pub levels: &'static [(&'static str, &'static str)],
     pub loads: &'static [Load],
+    pub schemes: &'static [&'static str],
     pub compared: &'static [Compared],
 }
 
@@ -57,7 +58,8 @@ impl Load {
 }
 
 const BASELINE: &str = "none";
-const SCHEMES: [&str; 4] = [BASELINE, "remap-ssd", "remap-ssd-x", "opt"];
+/// The schemes of most studies.
+pub(super) const SCHEMES: &[&str] = &[BASELINE, "remap-ssd", "remap-ssd-x", "opt"];
 
 /// The run by which a figure is divided, if any.
 #[derive(Clone, Copy)]
@@ -67,6 +69,8 @@ pub(super) enum Over {
     Baseline,
     /// The same scheme's at the first level.
     First,
+    /// The same scheme's in the setup that belongs to a setup.
+    Setup(fn(&str) -> String),
 }
 
 pub(super) struct Compared {
@@ -111,8 +115,8 @@ impl LevelStudy {
         for load in self.loads {
             let about = load.about;
             for (setup, level) in self.levels {
-                for scheme in SCHEMES {
-                    let mut cells = [about, *level, scheme].map(str::to_owned).to_vec();
+                for scheme in self.schemes {
+                    let mut cells = [about, *level, *scheme].map(str::to_owned).to_vec();
                     for compared in self.compared {
                         let figure = self.over_seeds(table, compared, (setup, load, scheme))?;
                         cells.push(format!("{} ±{}", number(figure.value), number(figure.half)));
@@ -137,8 +141,8 @@ impl LevelStudy {
     fn plot(&self, table: &Table, compared: &Compared) -> Result<Plot, LabError> {
         // The baseline is 1 where it is what others are divided by.
         let schemes = match compared.over {
-            Over::Baseline => &SCHEMES[1..],
-            Over::Nothing | Over::First => &SCHEMES,
+            Over::Baseline => &self.schemes[1..],
+            Over::Nothing | Over::First | Over::Setup(_) => self.schemes,
         };
         let mut halves = Halves::default();
         let mut panels = Vec::new();
@@ -160,7 +164,7 @@ impl LevelStudy {
         }
         let line = match compared.over {
             Over::Nothing => None,
-            Over::Baseline | Over::First => Some(1.0),
+            Over::Baseline | Over::First | Over::Setup(_) => Some(1.0),
         };
         Ok(Plot {
             name: format!("{}-{}", self.name, compared.name.replace(' ', "-")),
@@ -178,7 +182,7 @@ impl LevelStudy {
         compared: &Compared,
         (setup, load, scheme): (&str, &Load, &str),
     ) -> Result<Interval, LabError> {
-        let figures = |setup, scheme| -> Result<Vec<f64>, LabError> {
+        let figures = |setup: &str, scheme| -> Result<Vec<f64>, LabError> {
             table
                 .rows(load.ask(setup, scheme))
                 .map(compared.of)
@@ -189,6 +193,7 @@ impl LevelStudy {
             Over::Nothing => vec![1.0; values.len()],
             Over::Baseline => figures(setup, BASELINE)?,
             Over::First => figures(self.levels[0].0, scheme)?,
+            Over::Setup(of) => figures(&of(setup), scheme)?,
         };
         let ratios: Vec<f64> = values
             .iter()

@@ -2,7 +2,8 @@
 
 use super::Findings;
 use super::levels::{
-    Compared, LevelStudy, Over, WRITE_AMPLIFICATION, closed, gain, per_host_page, throughput,
+    Compared, LevelStudy, Over, SCHEMES, WRITE_AMPLIFICATION, closed, gain, per_host_page,
+    throughput,
 };
 use crate::LabError;
 use crate::table::Table;
@@ -25,6 +26,7 @@ const STUDY: LevelStudy = LevelStudy {
         closed("randrw:50", "random"),
         closed("hotrw:20:80:50", "hot"),
     ],
+    schemes: SCHEMES,
     compared: &[
         gain("Throughput, over that of none with the same cache"),
         Compared {

@@ -5,6 +5,7 @@
 //! (`claim`).
 
 mod agreement;
+mod buffered_remaps;
 mod closed_forms;
 mod coldmap;
 mod coldmap_fig2;
@@ -93,6 +94,7 @@ const ALL: &[(&str, Analysis)] = &[
     ("real-flash", |_| Box::new(real_flash::analyse)),
     ("mapping-cache", |_| Box::new(mapping_cache::analyse)),
     ("write-buffer", |_| Box::new(write_buffer::analyse)),
+    ("buffered-remaps", |_| Box::new(buffered_remaps::analyse)),
     ("indirection-units", |_| {
         Box::new(indirection_units::analyse)
     }),

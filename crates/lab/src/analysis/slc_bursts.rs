@@ -4,7 +4,7 @@
 //! takes (Little's law). Only at the end of a burst there are fewer.
 
 use super::Findings;
-use super::levels::{Compared, LevelStudy, Load, Over, WRITE_AMPLIFICATION};
+use super::levels::{Compared, LevelStudy, Load, Over, SCHEMES, WRITE_AMPLIFICATION};
 use super::slc_cache::in_slc;
 use crate::LabError;
 use crate::table::{Row, Table};
@@ -41,6 +41,7 @@ const STUDY: LevelStudy = LevelStudy {
             about: "bursts of 128 MiB",
         },
     ],
+    schemes: SCHEMES,
     compared: &[
         Compared {
             name: "throughput",

@@ -2,7 +2,9 @@
 //! what has been written.
 
 use super::Findings;
-use super::levels::{Compared, LevelStudy, Over, WRITE_AMPLIFICATION, closed, gain, throughput};
+use super::levels::{
+    Compared, LevelStudy, Over, SCHEMES, WRITE_AMPLIFICATION, closed, gain, throughput,
+};
 use crate::LabError;
 use crate::plot::{Lines, MarkKind, Plot};
 use crate::table::{Ask, Row, Table};
@@ -22,6 +24,7 @@ const STUDY: LevelStudy = LevelStudy {
         closed("randrw:50", "random"),
         closed("hotrw:20:80:50", "hot"),
     ],
+    schemes: SCHEMES,
     compared: &[
         gain("Throughput, over that of none with the same SLC cache"),
         Compared {

@@ -1,7 +1,9 @@
 //! What remapping gains behind a write buffer, by its size.
 
 use super::Findings;
-use super::levels::{Compared, LevelStudy, Over, WRITE_AMPLIFICATION, closed, gain, throughput};
+use super::levels::{
+    Compared, LevelStudy, Over, SCHEMES, WRITE_AMPLIFICATION, closed, gain, throughput,
+};
 use crate::LabError;
 use crate::table::Table;
 
@@ -30,6 +32,7 @@ const STUDY: LevelStudy = LevelStudy {
         closed("randrw:50", "random"),
         closed("hotrw:20:80:50", "hot"),
     ],
+    schemes: SCHEMES,
     compared: &[
         gain("Throughput, over that of none with the same buffer"),
         SPEEDUP,

@@ -216,8 +216,12 @@ fn every_figure_of_a_summary_is_measured_by_some_run() {
     let mut source = Mixed::on(&little, 60_000);
     add(&measured(&mut little, &mut source, &RunOptions::default()));
 
-    // Writes are acknowledged in a buffer.
-    let mut buffering = device(SchemeKind::RemapSsd, &["firmware.write_buffer_bytes=4GiB"]);
+    // Writes are acknowledged in a buffer, and remaps are executed there.
+    let buffer = [
+        "firmware.write_buffer_bytes=4GiB",
+        "firmware.buffered_remaps=name",
+    ];
+    let mut buffering = device(SchemeKind::RemapSsd, &buffer);
     let mut source = Mixed::on(&buffering, 60_000);
     add(&measured(
         &mut buffering,

@@ -142,6 +142,7 @@ pub(super) fn write_buffer(run: &RunSummary) -> Option<Section> {
             ("pages read from it", exact(used.hits)),
             ("pages overwritten in it", exact(used.overwritten)),
             ("pages deallocated in it", exact(used.deallocated)),
+            ("pages remapped in it", exact(used.remapped)),
             ("pages written back", exact(used.written_back)),
             ("pages left at the end", exact(used.pages_left)),
         ],
