@@ -226,16 +226,7 @@ impl Meters {
         summary.slc = slc_cost(device, &stats, self.unit_pages);
         add_wear(&mut summary, device, stats.host_writes);
 
-        // Over the device's whole life, aging included.
-        let first_retired = device.first_retired();
-        summary.wear_out = WearOut {
-            host_bytes: last.stats.host_writes * PAGE_BYTES as u64,
-            first_retired_bytes: first_retired.map(|pages| pages * PAGE_BYTES as u64),
-            read_only: device.ftl().is_read_only(),
-            blocks_retired: last.stats.blocks_retired + last.stats.blocks_worn,
-            block_erases: last.reading.glimpse.erases,
-            usable_pages: u64::from(last.reading.glimpse.usable_pages) * self.unit_pages,
-        };
+        summary.wear_out = wear_out(device, &last, self.unit_pages);
         summary
     }
 
@@ -437,6 +428,20 @@ fn add_units(summary: &mut RunSummary, counts: &IndirectionCounts, unit_pages: u
         copied_units: counts.copied_units,
         kept_pages: counts.kept_pages,
     });
+}
+
+/// Over the device's whole life, aging included.
+fn wear_out(device: &Device, last: &CounterTotals, unit_pages: u64) -> WearOut {
+    let glimpse = &last.reading.glimpse;
+    let first_retired = device.first_retired();
+    WearOut {
+        host_bytes: last.stats.host_writes * PAGE_BYTES as u64,
+        first_retired_bytes: first_retired.map(|pages| pages * PAGE_BYTES as u64),
+        read_only: device.ftl().is_read_only(),
+        blocks_retired: last.stats.blocks_retired + last.stats.blocks_worn,
+        block_erases: glimpse.erases,
+        usable_pages: u64::from(glimpse.usable_pages) * unit_pages,
+    }
 }
 
 /// The use of the SLC cache, if there is one.

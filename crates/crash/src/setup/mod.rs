@@ -160,45 +160,7 @@ impl Setup {
         adjust: &Adjust,
     ) -> Result<Self, ConfigError> {
         let index = index % Self::COMBINED.end;
-        let mut profile = *PROFILES
-            .iter()
-            .chain(FAILING)
-            .chain(COMBINED)
-            .nth(index as usize)
-            .expect("there are as many");
-        let media_faults = Self::FAILING.contains(&index) || profile.damage;
-        if mapping == Granularity::Hybrid {
-            // Blocks are in order in one superblock at a time, there are no zones, and the table is small.
-            profile.superblock_dies = 0;
-            profile.mapping_cache_bytes = 0;
-            profile.buffer_pages = 0;
-            (profile.slc_share, profile.slc_dynamic) = (0.0, 0.0);
-            profile.word_line = WordLine::SINGLE;
-            profile.policy = if profile.policy.zones() > 1 {
-                GcPolicy::Greedy
-            } else {
-                profile.policy
-            };
-        }
-        adjust.geometry.apply(&mut profile);
-        if profile.word_line.bits == 1 {
-            (profile.slc_share, profile.slc_dynamic) = (0.0, 0.0);
-        }
-
-        let has_units = profile.word_line.host_pages() > 1;
-        if has_units && media_faults {
-            return Err(ConfigError(
-                "geometry.indirection_bytes above 4096 is not for failing media here: what is lost is known by pages of 4 KiB".into(),
-            ));
-        }
-        if has_units {
-            // Identities of contents are those of units, and a file map lists pages of 4 KiB.
-            profile.mode = ContentMode::Bytes;
-            profile.files = (0, 0);
-            if profile.mix == Mix::FILES {
-                profile.mix = Mix::EVEN;
-            }
-        }
+        let (profile, media_faults) = Self::profile(mapping, index, adjust)?;
 
         let mut config = Config {
             mapping,
@@ -238,6 +200,54 @@ impl Setup {
             apart: profile.apart,
             mutant,
         })
+    }
+
+    /// A profile that suits the mapping and the geometry, and true if its media fail.
+    fn profile(
+        mapping: Granularity,
+        index: u32,
+        adjust: &Adjust,
+    ) -> Result<(SetupProfile, bool), ConfigError> {
+        let mut profile = *PROFILES
+            .iter()
+            .chain(FAILING)
+            .chain(COMBINED)
+            .nth(index as usize)
+            .expect("there are as many");
+        let media_faults = Self::FAILING.contains(&index) || profile.damage;
+        if mapping == Granularity::Hybrid {
+            // Blocks are in order in one superblock at a time, there are no zones, and the table is small.
+            profile.superblock_dies = 0;
+            profile.mapping_cache_bytes = 0;
+            profile.buffer_pages = 0;
+            (profile.slc_share, profile.slc_dynamic) = (0.0, 0.0);
+            profile.word_line = WordLine::SINGLE;
+            profile.policy = if profile.policy.zones() > 1 {
+                GcPolicy::Greedy
+            } else {
+                profile.policy
+            };
+        }
+        adjust.geometry.apply(&mut profile);
+        if profile.word_line.bits == 1 {
+            (profile.slc_share, profile.slc_dynamic) = (0.0, 0.0);
+        }
+
+        let has_units = profile.word_line.host_pages() > 1;
+        if has_units && media_faults {
+            return Err(ConfigError(
+                "geometry.indirection_bytes above 4096 is not for failing media here: what is lost is known by pages of 4 KiB".into(),
+            ));
+        }
+        if has_units {
+            // Identities of contents are those of units, and a file map lists pages of 4 KiB.
+            profile.mode = ContentMode::Bytes;
+            profile.files = (0, 0);
+            if profile.mix == Mix::FILES {
+                profile.mix = Mix::EVEN;
+            }
+        }
+        Ok((profile, media_faults))
     }
 
     /// Logical pages of 4 KiB, as the host counts them.

@@ -97,6 +97,19 @@ impl Config {
 
         self.check_slc(geometry)?;
         self.check_mapping(geometry)?;
+        self.check_room(geometry)?;
+        self.check_ranges()?;
+        self.check_refresh(geometry)?;
+        self.check_mapping_cache()?;
+        self.check_write_buffer(geometry)?;
+        crate::records::files::check(self)?;
+        (spec(self.scheme).check)(self, geometry)?;
+        self.check_nvram(geometry)
+    }
+
+    /// Checks that garbage collection finds room beside all logical pages.
+    fn check_room(&self, geometry: &Geometry) -> Result<(), ConfigError> {
+        let fail = |text: String| Err(ConfigError(text));
         let (needed_pages, data) = self.pages_needed(geometry);
 
         // Open superblocks (host, GC's zones) and the reserve hold no closed data; one more gives
@@ -137,14 +150,7 @@ impl Config {
                 self.lpns
             ));
         }
-
-        self.check_ranges()?;
-        self.check_refresh(geometry)?;
-        self.check_mapping_cache()?;
-        self.check_write_buffer(geometry)?;
-        crate::records::files::check(self)?;
-        (spec(self.scheme).check)(self, geometry)?;
-        self.check_nvram(geometry)
+        Ok(())
     }
 
     /// Checks that nothing leaves word lines incomplete if the controller's buffer does not survive a cut.

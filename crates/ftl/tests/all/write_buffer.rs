@@ -193,7 +193,9 @@ fn a_remap_of_a_page_in_the_buffer_programs_nothing_until_one_of_them_leaves() {
         ..naming(SchemeKind::RemapSsd, EIGHT)
     };
     let mut ftl = three_twins(&config);
+    assert_eq!((ftl.remap_counts().remapped, ftl.stats().remaps), (2, 0));
     drive_out(&mut ftl, &[0]);
+    assert_eq!(ftl.remap_counts().remapped, 2, "counted once");
     let place = ftl.place(Lpn(0));
     assert!(place.is_some());
     assert_eq!([1, 2].map(|lpn| ftl.place(Lpn(lpn))), [place; 2]);

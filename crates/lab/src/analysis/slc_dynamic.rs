@@ -3,7 +3,7 @@
 //! Throughput is that of `slc_bursts`.
 
 use super::Findings;
-use super::levels::{Compared, LevelStudy, Load, Over, WRITE_AMPLIFICATION};
+use super::levels::{Compared, LevelStudy, Load, Over, SCHEMES, WRITE_AMPLIFICATION};
 use super::slc_bursts::throughput_in_burst;
 use super::slc_cache::in_slc;
 use crate::LabError;
@@ -24,6 +24,7 @@ const STUDY: LevelStudy = LevelStudy {
         ("slc-static-90", "90 %, static"),
         ("slc-dynamic-90", "90 %, dynamic"),
     ],
+    schemes: SCHEMES,
     loads: &[Load {
         workload: "randwrite",
         arrivals: "burst:32768:2,bound=32",
