@@ -186,6 +186,15 @@ fn what_a_campaign_cannot_be_set_to_is_said_before_it_runs() {
         ("firmware.gc_fre=0.1", "did you mean"),
         ("firmware.gc_free=0.9", "must be 0 to below 0.9"),
     ] {
-        run(&["crash", "--cuts", "10", "--set", set]).fails(2, &[words]);
+        run(&[
+            "crash",
+            "--scheme",
+            "remap-ssd",
+            "--cuts",
+            "10",
+            "--set",
+            set,
+        ])
+        .fails(2, &[words]);
     }
 }

@@ -202,10 +202,9 @@ fn what_a_format_cannot_say_is_said() {
         ];
         run_in(directory.path(), &args).ok().out
     };
-    assert!(
-        make("msr")
-            .contains("(deallocations or remaps) left out, for which format msr has no words")
-    );
+    assert!(make("msr").contains(
+        "(deallocations, remaps or flushes) left out, for which format msr has no words"
+    ));
     assert!(!make("blkparse").contains("left out"));
 }
 

@@ -600,7 +600,9 @@ pub(super) fn resume_streams(core: &mut Core, open: &[SbId]) {
 /// Returns true if a page can be programmed and collection can still begin after it.
 pub(super) fn has_room_uncollected(core: &Core) -> bool {
     let kept_free = 1 + core.config.gc_opens() as u32;
-    core.blocks.left(Stream::Host) > 0 || core.blocks.free() > kept_free
+    core.blocks.left(Stream::Host) > 0
+        || core.blocks.has_open_slc_room()
+        || core.blocks.free() > kept_free
 }
 
 impl Ftl {
@@ -618,7 +620,11 @@ impl Ftl {
                 let _ = self.collect_now();
             }
 
-            let Some(taken) = self.core.blocks.take(Stream::Host) else {
+            // With a dynamic cache the host's pages may be where a superblock is open in SLC mode.
+            let has_slc = self.core.blocks.has_open_slc_room();
+            let in_slc = has_slc.then(|| self.core.blocks.take_slc()).flatten();
+            let taken = in_slc.or_else(|| self.core.blocks.take(Stream::Host));
+            let Some(taken) = taken else {
                 self.core.blocks.close(&mut self.core.media, Stream::Host);
                 if !self.core.blocks.open_next(
                     &mut self.core.media,

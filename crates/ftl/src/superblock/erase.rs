@@ -174,6 +174,14 @@ impl Superblocks {
         self.is_worn_out(sb, self.get(sb).life.incarnation() + 1)
     }
 
+    /// Returns true if a free superblock that may change its mode has one cycle left: in SLC mode it would have a fraction of its pages
+    /// for good.
+    pub(super) fn would_stay_slc(&self, sb: SbId) -> bool {
+        let life = self.get(sb).life;
+        let erases = life.incarnation() + u32::from(!life.clean());
+        self.is_slc_dynamic() && self.is_worn_out(sb, erases + 1)
+    }
+
     /// Returns true if the usable capacity changes with the owners of single pages.
     pub(crate) fn has_last_cycles(&self) -> bool {
         self.iter()

@@ -124,9 +124,11 @@ impl Superblocks {
         }
         let picked = self.pool_of(stream).pick(wear, self.turn[stream as usize]);
         // With few good blocks a superblock may have room for data only where cells store all bits.
-        let has_room =
-            |sb: &SbId| stream != Stream::Slc || self.slc_capacity(self.skipped(*sb)) > 0;
-        picked.filter(has_room)
+        let suits = |sb: &SbId| {
+            let has_room = self.slc_capacity(self.skipped(*sb)) > 0;
+            stream != Stream::Slc || (has_room && !self.would_stay_slc(*sb))
+        };
+        picked.filter(suits)
     }
 
     /// The free superblocks that a stream may open.

@@ -252,6 +252,20 @@ impl Superblocks {
         }
     }
 
+    /// Returns true if a superblock is open that a dynamic cache has put in SLC mode, and has room.
+    pub(crate) fn has_open_slc_room(&self) -> bool {
+        let line = self.slc.area.line();
+        let Some(open) = self.open(Stream::Slc).filter(|_| self.is_slc_dynamic()) else {
+            return false;
+        };
+        let is_left = |place: u32| {
+            let offset = offset_at(&self.geometry, line, place);
+            let is_of_head = offset / line == open.head / line;
+            !is_of_head && !open.skipped.has(self.geometry.die_of_offset(offset))
+        };
+        (open.next..open.end).any(is_left)
+    }
+
     /// Turns to the next group of dies with an open superblock in SLC mode. Returns false if there is none.
     pub(crate) fn turn_to_open_slc(&mut self) -> bool {
         (0..self.geometry.groups()).any(|_| {
