@@ -158,8 +158,7 @@ impl Superblocks {
         }
     }
 
-    /// A block that may have both modes endures the cycles of all bits, whatever the mode of each cycle was: its life record
-    /// has one number of erases.
+    /// With a dynamic cache an erase in either mode counts against the cycles of the full mode: the life record has one number of erases.
     fn is_worn_out(&self, sb: SbId, erases: u32) -> bool {
         let limit = match self.slc.area.has(sb) {
             true => self.slc_pe_limit,
@@ -174,8 +173,8 @@ impl Superblocks {
         self.is_worn_out(sb, self.get(sb).life.incarnation() + 1)
     }
 
-    /// Returns true if a free superblock that may change its mode has one cycle left: in SLC mode it would have a fraction of its pages
-    /// for good.
+    /// Returns true if a free superblock that may change its mode has one cycle left: in SLC mode it would keep a fraction of its pages
+    /// until the end of the device's life.
     pub(super) fn would_stay_slc(&self, sb: SbId) -> bool {
         let life = self.get(sb).life;
         let erases = life.incarnation() + u32::from(!life.clean());

@@ -476,8 +476,8 @@ impl ActiveCommand<'_, '_> {
             return self.sync(self.command.request == IoRequest::Flush);
         }
 
-        // If its host has switched the cache off since the command began, its changes are in the cache, and this may be the last
-        // use of the device before the host is told that the cache is off: the flush for that waits for this turn.
+        // Its host may have switched the cache off since the command began. Then its changes are still in the cache, and the flush that
+        // the host waits for may have come before them.
         let write_through = self.issuer.write_through.load(Acquire);
         if self.command.request.must_sync(write_through) {
             self.sync(true)?;
