@@ -101,14 +101,20 @@ fn flash_that_the_first_fill_wears_out_has_lost_nothing() {
     assert_eq!(report.marks.by_name()["worn_out"], 1);
 }
 
+/// Runs one script of a protected or unprotected device.
+#[track_caller]
+fn loses_nothing(code: &str, geometry: &str, protected: bool) {
+    let code = code.parse().expect("a code");
+    let report = replay_adjusted(&code, &adjusted(geometry, protected)).expect("a device");
+    let texts = report.failures.iter().map(|failed| &failed.text[..]);
+    assert_eq!(texts.collect::<String>(), "");
+}
+
 /// Between the bitmaps of deallocations and the reset of their log, reclaiming moved pages into the bitmaps' word line. They waited for
 /// stores that waited for the reset, which waits for the word line.
 #[test]
 fn bitmaps_do_not_wait_for_pages_that_wait_for_them() {
-    let code = "nlog:2:a8487c5a".parse().expect("a code");
-    let report = replay_adjusted(&code, &adjusted(LARGE, false)).expect("a device");
-    let texts = report.failures.iter().map(|failed| &failed.text[..]);
-    assert_eq!(texts.collect::<String>(), "");
+    loses_nothing("nlog:2:a8487c5a", LARGE, false);
 }
 
 /// A block failed in the word line of its head, a pad of the next block's head was torn, and recovery took that pad for a page which
@@ -116,9 +122,29 @@ fn bitmaps_do_not_wait_for_pages_that_wait_for_them() {
 #[test]
 fn a_torn_pad_beside_a_second_head_is_no_saved_page() {
     for code in ["shadow-oob:69:cb9a9f17", "shadow-oob:26:864a7135"] {
-        let code = code.parse().expect("a code");
-        let report = replay_adjusted(&code, &adjusted(LARGE, true)).expect("a device");
-        let texts = report.failures.iter().map(|failed| &failed.text[..]);
-        assert_eq!(texts.collect::<String>(), "");
+        loses_nothing(code, LARGE, true);
     }
+}
+
+const BUFFER: &str = "geometry.planes=2,geometry.cell_bits=3,firmware.write_buffer_bytes=24KiB";
+const SLC: &str = "geometry.planes=2,geometry.cell_bits=3,firmware.slc_dynamic=0.4";
+
+/// The second head itself was torn, while the first one, in the block that had failed, could be read.
+#[test]
+fn a_torn_second_head_is_no_saved_page() {
+    loses_nothing("shadow-oob:4:62a77094", BUFFER, true);
+    loses_nothing("shadow-oob:4:11bb05f1", SLC, true);
+}
+
+/// A superblock was reserved whose head had lost its pads in a cut, and the capacitor could program nothing after it.
+#[test]
+fn a_head_without_its_pads_is_no_reserved_flash() {
+    loses_nothing("shadow-oob:43:d0b3f4a1", BUFFER, true);
+}
+
+/// A tail landed before the mask of the block that had failed, so recovery looked for it in another place.
+#[test]
+fn a_tail_waits_for_the_mask_of_failing_blocks() {
+    let geometry = "geometry.planes=2,geometry.cell_bits=2,firmware.slc_dynamic=1.0";
+    loses_nothing("wal-ssd:50:add3d8e4", geometry, true);
 }

@@ -5,6 +5,7 @@
 
 use super::{AHEAD, word_lines};
 use crate::config::guard::Guard;
+use crate::config::layout::LIFE_WORDS;
 use crate::core::Core;
 use crate::dies::DieMask;
 use crate::error::{RecoveryError, Refusal};
@@ -169,6 +170,13 @@ pub(super) fn read_heads(core: &mut Core, witnesses: &mut Witnesses) -> Result<(
             });
             if head.is_none() {
                 core.set_slc(sb, false);
+            } else if skipped
+                .others(core.geometry.dies())
+                .any(|die| core.media.is_spoiled(sb, die))
+            {
+                // The erase of a dead superblock was interrupted, or one with data has lost a block.
+                let word = index as usize * LIFE_WORDS;
+                return Err(RecoveryError::NvramDamaged { word });
             }
         }
 

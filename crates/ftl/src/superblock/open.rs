@@ -40,6 +40,15 @@ impl SuperblockHead {
     pub(crate) const MAGIC: u32 = 0x4448_5352;
 }
 
+/// Whether a head waits for the erases of its superblock, besides those of the reserve.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum HeadOrder {
+    /// It need not: pages say their incarnation.
+    Any,
+    /// It does: the mode of the pages may have changed, or an unreadable page counts.
+    AfterErases,
+}
+
 impl Superblocks {
     /// Opens the least worn free superblock for a stream; returns false if none is free. `clock`
     /// issues numbers.
@@ -52,12 +61,40 @@ impl Superblocks {
         self.open_worn(media, stream, Wear::Least, clock)
     }
 
+    /// Opens a superblock for a log whose unreadable pages count as damage. Its head lands after its erases, so that no
+    /// page under the head is of an earlier incarnation: one that was torn then cannot tell that it is.
+    pub(crate) fn open_erased_log(&mut self, media: &mut Media, clock: &mut WsnClock) -> bool {
+        self.open_as(
+            media,
+            Stream::Log,
+            Wear::Least,
+            HeadOrder::AfterErases,
+            clock,
+        )
+    }
+
     /// Opens the least or the most worn free superblock for a stream.
     pub(crate) fn open_worn(
         &mut self,
         media: &mut Media,
         stream: Stream,
         wear: Wear,
+        clock: &mut WsnClock,
+    ) -> bool {
+        let order = if self.is_slc_dynamic() {
+            HeadOrder::AfterErases
+        } else {
+            HeadOrder::Any
+        };
+        self.open_as(media, stream, wear, order, clock)
+    }
+
+    fn open_as(
+        &mut self,
+        media: &mut Media,
+        stream: Stream,
+        wear: Wear,
+        order: HeadOrder,
         clock: &mut WsnClock,
     ) -> bool {
         assert!(self.open[stream as usize].is_none());
@@ -79,7 +116,7 @@ impl Superblocks {
             self.leave_pool(sb);
             self.get_mut(sb).state = SuperblockState::Open;
             self.set_slc(media, sb, stream == Stream::Slc);
-            if let Some(head) = self.write_head(media, sb, stream, clock) {
+            if let Some(head) = self.write_head(media, sb, stream, order, clock) {
                 let skipped = self.skipped(sb);
                 let end = self
                     .data_end(sb, skipped)
@@ -152,8 +189,7 @@ impl Superblocks {
             .map_or(After::NOTHING, After::clear)
     }
 
-    /// The same, and the erases of a superblock whose mode may change: under a head no block holds pages of another mode.
-    /// One name covers both.
+    /// The same, and the superblock's own erases. One name covers both.
     fn reserve_is_free_and_erased(&self, sb: SbId) -> After {
         let own = self.get(sb).erased;
         let reserve = self.reserve_is_free().named_clear().unwrap_or_default();
@@ -170,6 +206,7 @@ impl Superblocks {
         media: &mut Media,
         sb: SbId,
         stream: Stream,
+        order: HeadOrder,
         clock: &mut WsnClock,
     ) -> Option<u32> {
         // A head may wait for all stores, and these for pages in word lines that are not full.
@@ -190,15 +227,15 @@ impl Superblocks {
         };
         let oob = Oob::new(Oob::HEAD, clock.now(), incarnation);
 
-        // The head need not wait for its superblock's erases: in each block the erase precedes the
+        // Most heads need not wait for their superblock's erases: in each block the erase precedes the
         // programs, and a page left by a missing erase carries the previous incarnation's number.
         // 1. erases that keep the reserve free  2. the head. Cut before 2: this superblock is free
         // itself.
         // A superblock that is always in SLC mode is not of the reserve, and its opening leaves the reserve as it is.
-        let mut after = match stream {
-            Stream::Slc if !self.is_slc_dynamic() => After::NOTHING,
-            _ if self.is_slc_dynamic() => self.reserve_is_free_and_erased(sb),
-            _ => self.reserve_is_free(),
+        let mut after = match (stream, order) {
+            (Stream::Slc, HeadOrder::Any) => After::NOTHING,
+            (_, HeadOrder::AfterErases) => self.reserve_is_free_and_erased(sb),
+            (_, HeadOrder::Any) => self.reserve_is_free(),
         };
         // Recovery looks for the head in the first block that is not bad: the bad masks must be
         // durable first.
@@ -263,22 +300,7 @@ impl Superblocks {
             return;
         }
 
-        // 1. every data page  2. tail pages. Cut before 2: recovery scans the OOB areas. A tail
-        // that landed first would vouch for pages that a cut left torn. If superblocks do not span
-        // all dies, one of many closes at a time, and waiting for all dies would stall each die
-        // again and again.
-        let pages = self.geometry.pages_per_superblock();
-        let after = match (
-            self.guards.has(Guard::TailAfterData),
-            self.geometry.groups(),
-        ) {
-            (false, _) => After::NOTHING,
-            (true, 2..) if pages <= u32::from(u16::MAX) => {
-                After::pages(self.geometry.page(open.sb, 0), pages as u16)
-            }
-            (true, _) => After::ALL,
-        };
-
+        let after = self.tail_order(open.sb);
         let incarnation = self.get(open.sb).life.incarnation();
         let tail = self.tail_offsets(open.sb, self.skipped(open.sb));
         // The tail's word line is filled up before it.
@@ -320,6 +342,28 @@ impl Superblocks {
                 self.fail_block(media, open.sb, self.geometry.die_of_offset(offset));
                 return;
             }
+        }
+    }
+
+    /// What a tail waits for: 1. every data page, and the mask of failing blocks  2. tail pages. Cut before 2: recovery scans the OOB
+    /// areas. A tail that landed first would vouch for pages that a cut left torn. Without the mask recovery would look for it
+    /// elsewhere. If superblocks do not span all dies, one of many closes at a time, and waiting for all dies would stall each
+    /// die again and again.
+    fn tail_order(&self, sb: SbId) -> After {
+        let pages = self.geometry.pages_per_superblock();
+        match (
+            self.guards.has(Guard::TailAfterData),
+            self.geometry.groups(),
+        ) {
+            (false, _) => After::NOTHING,
+            (true, 2..) if pages <= u32::from(u16::MAX) => {
+                let data = After::pages(self.geometry.page(sb, 0), pages as u16);
+                match self.get(sb).failing.is_empty() {
+                    true => data,
+                    false => data.and(After::FENCE),
+                }
+            }
+            (true, _) => After::ALL,
         }
     }
 

@@ -2,7 +2,9 @@
 //! are free.
 
 use crate::kit::{Random, device, put, recovered, small_config, small_geometry};
-use remap_ssd_ftl::{Config, Ftl, Lpn, SchemeKind, Stream, Superblock, SuperblockState};
+use remap_ssd_ftl::{
+    Config, Ftl, Lpn, RecoveryError, SchemeKind, Stream, Superblock, SuperblockState,
+};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{Geometry, Media, OpKind, Outcome, Page, Ppn, SbId};
 
@@ -312,4 +314,52 @@ fn half_a_tail_is_no_half_an_erase() {
     without_its_life(&mut media, sb);
     let (mut ftl, _) = Ftl::recover(media, config).expect("recovers");
     assert!((0..lpn).all(|lpn| ftl.read(Lpn(lpn)) == Ok(Page::Identity(u64::from(lpn) + 1))));
+}
+
+/// A cut tears the erases of all blocks but that of the head, and the word that says that the superblock is dead is unreadable. Its
+/// pages may have been superseded by records that went with it, so recovery must not read them.
+#[test]
+fn a_torn_erase_under_a_head_whose_life_cannot_be_read_refuses_recovery() {
+    let (geometry, config) = (small_geometry(), config(SchemeKind::RemapSsd));
+    let mut random = Random(5);
+    let mut ftl = device(geometry, &config);
+    (0..LPNS).for_each(|lpn| put(&mut ftl, lpn, u64::from(lpn) + 1));
+    ftl.media_mut().attach_rail();
+    let is_torn = |media: &Media, sb: SbId| {
+        (0..geometry.dies())
+            .filter(|die| media.is_spoiled(sb, *die))
+            .count()
+            == 3
+    };
+
+    let (image, sb) = (0..)
+        .find_map(|number| {
+            put(&mut ftl, random.below(LPNS.into()) as u32, 1_000 + number);
+            let mut at = 0;
+            let image = ftl.media().cut_by(|kind| match kind {
+                OpKind::Erase => {
+                    at += 1;
+                    let sb = number % u64::from(geometry.dies());
+                    match (at - 1) % u64::from(geometry.dies()) == sb {
+                        true => Outcome::Absent,
+                        false => Outcome::Torn(0),
+                    }
+                }
+                _ => Outcome::Whole,
+            });
+            let media = Media::from_image(&image);
+            let mut superblocks = (0..geometry.superblocks()).map(SbId);
+            let sb = superblocks.find(|sb| is_torn(&media, *sb) && media.is_readable(head_of(*sb)));
+            sb.map(|sb| (image, sb))
+        })
+        .expect("some write erases");
+
+    let recover = |flips: bool| {
+        let (mut media, word) = (Media::from_image(&image), sb.0 as usize * 3);
+        media.plant(|faults| faults.flips.extend(flips.then_some((word, 0b11))));
+        Ftl::recover(media, config.clone()).err()
+    };
+    assert_eq!(recover(false), None);
+    let word = sb.0 as usize * 3;
+    assert_eq!(recover(true), Some(RecoveryError::NvramDamaged { word }));
 }

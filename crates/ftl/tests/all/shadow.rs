@@ -2,8 +2,11 @@
 //! when power fails.
 
 use crate::kit::{Random, content, device, recovered, small_config, small_geometry};
-use remap_ssd_ftl::{Config, Ftl, Lpn, RecoveryError, Remap, SchemeKind, SchemeValues, Stream};
-use remap_ssd_media::{OpKind, Page, Ppn};
+use remap_ssd_ftl::{
+    Config, Ftl, Lpn, RecoveryError, Remap, SchemeKind, SchemeValues, Stream, Superblock,
+    SuperblockState,
+};
+use remap_ssd_media::{Media, Oob, OpKind, Outcome, Page, Ppn, Purpose, SbId};
 
 /// Entries per saved page on these devices: an eighth of 512 slots.
 const PER_PAGE: usize = 64;
@@ -33,6 +36,15 @@ fn remap_all(ftl: &mut Ftl, remaps: u32) {
         })
         .unwrap();
     }
+}
+
+/// The superblock that is reserved for the next power loss.
+fn reserved(ftl: &Ftl) -> SbId {
+    let is_reserved =
+        |sb: &Superblock| sb.stream == Stream::Log && sb.state == SuperblockState::Closed;
+    let mut superblocks = ftl.superblocks();
+    let found = superblocks.find(|(_, sb)| is_reserved(sb));
+    found.expect("reserved flash").0
 }
 
 #[test]
@@ -263,6 +275,84 @@ fn refuses_without_its_page(remaps: u32, at: usize) {
         .err()
         .expect("it is unknown which LPNs it named");
     assert_eq!(error, RecoveryError::SavedDamaged { page: pages[at].0 });
+}
+
+/// The block of the head fails while pages are saved, after the word line of the head. The next block's first page is a saved one, and not
+/// the place of another head.
+#[test]
+fn a_saved_page_beside_a_block_that_failed_later_refuses_recovery_if_it_cannot_be_read() {
+    let (mut ftl, config) = (with_remaps(&config(), 1), config());
+    // A power-on reserves another superblock. In one whose head is on die 0 the fourth saved page is in the head's block.
+    while !reserved(&ftl).0.is_multiple_of(small_geometry().dies()) {
+        (ftl, _) = recovered(ftl);
+    }
+    remap_all(&mut ftl, 250);
+    let sb = reserved(&ftl);
+    let geometry = small_geometry();
+    let page = geometry.page(sb, geometry.offset_of(0, 1));
+
+    let mut media = ftl.into_media();
+    media.plant(|faults| {
+        faults.program.insert(geometry.block(sb, 0), 1);
+        faults.read.insert(page);
+    });
+    let error = Ftl::recover(media, config).err();
+    assert_eq!(error, Some(RecoveryError::SavedDamaged { page: page.0 }));
+}
+
+/// Pages below the heads of logs that are of an earlier incarnation.
+fn pages_that_an_erase_left(media: &mut Media) -> usize {
+    const LOG: u8 = 2;
+    let geometry = small_geometry();
+    let mut left = 0;
+    for sb in (0..geometry.superblocks()).map(SbId) {
+        let pages = (0..geometry.pages_per_superblock()).map(|offset| geometry.page(sb, offset));
+        let found: Vec<_> = pages
+            .filter_map(|page| media.read_meta(page, Purpose::Meta).ok().flatten())
+            .collect();
+        let mut heads = found.iter().filter(|(oob, _)| oob.lpn() == Oob::HEAD);
+        if let Some((head, _)) = heads.find(|(_, bytes)| bytes[24] == LOG) {
+            let is_older = |oob: &Oob| oob.incarnation() != head.incarnation();
+            left += found.iter().filter(|(oob, _)| is_older(oob)).count();
+        }
+    }
+    left
+}
+
+/// Two power-ons, of which the second one erases the reserved flash of the first and reserves it again, since it is the least worn. A cut then
+/// undoes the erases of all blocks but that of the head.
+#[test]
+fn heads_of_reserved_flash_land_after_their_erases() {
+    let (mut ftl, config) = (with_remaps(&config(), 40), config());
+    let mut random = Random(3);
+    for identity in 1_000..8_000 {
+        let lpn = 100 + random.below(500) as u32;
+        ftl.write(Lpn(lpn), &content(identity)).unwrap();
+    }
+    let first = reserved(&ftl);
+    let head_die = first.0 % small_geometry().dies();
+
+    let mut media = ftl.into_media();
+    // In the second power-on the first four erases are those of this superblock.
+    for undone in [0..u32::MAX, 0..4] {
+        media.attach_rail();
+        let (ftl, _) = Ftl::recover(media, config.clone()).expect("it recovers");
+        assert_eq!(reserved(&ftl) == first, undone.end == 4);
+        let mut at = 0;
+        let image = ftl.media().cut_by(|kind| match kind {
+            OpKind::Erase => {
+                at += 1;
+                let is_kept = undone.end == 4 && at - 1 == head_die;
+                match undone.contains(&(at - 1)) && !is_kept {
+                    true => Outcome::Absent,
+                    false => Outcome::Whole,
+                }
+            }
+            _ => Outcome::Whole,
+        });
+        media = Media::from_image(&image);
+        assert_eq!(pages_that_an_erase_left(&mut media), 0);
+    }
 }
 
 /// Blocks whose program of the head failed come before it. If a mask of blocks is unreadable,

@@ -7,7 +7,7 @@ use super::{Media, MetaPage};
 use crate::array::PageContents;
 use crate::content::{Page, PageView};
 use crate::fault::MediaError;
-use crate::geometry::Ppn;
+use crate::geometry::{Ppn, SbId};
 use crate::oob::{OOB_BYTES, Oob, SECOND_BYTES, SecondOwner};
 use crate::op::{After, Op, OpKind, Purpose, ReadOutcome};
 use crate::slab::{LINE_BYTES, prefetch};
@@ -203,6 +203,14 @@ impl Media {
         self.nand.is_programmed(ppn)
             && !self.nand.is_damaged(ppn)
             && !(self.faulty && self.faults.read.contains(&ppn))
+    }
+
+    /// Returns true if a block is full and none of its pages can be read: so an interrupted erase leaves it.
+    pub fn is_spoiled(&self, sb: SbId, die: u32) -> bool {
+        let geometry = self.geometry();
+        (0..geometry.pages_per_block())
+            .map(|row| geometry.page(sb, geometry.offset_of(row, die)))
+            .all(|page| self.is_programmed(page) && !self.is_readable(page))
     }
 
     /// Returns true if a page has been programmed since its block was erased, readable or not.

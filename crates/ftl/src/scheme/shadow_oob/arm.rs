@@ -32,7 +32,7 @@ impl ShadowOob {
             if core.blocks.free() <= kept_free
                 || !core
                     .blocks
-                    .open_next(&mut core.media, Stream::Log, &mut core.clock)
+                    .open_erased_log(&mut core.media, &mut core.clock)
             {
                 break;
             }

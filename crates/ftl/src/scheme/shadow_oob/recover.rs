@@ -13,7 +13,7 @@ use crate::core::Core;
 use crate::error::RecoveryError;
 use crate::recovery::witnesses::Witnesses;
 use crate::scheme::log_entry::{LogEntry, UNNUMBERED};
-use crate::superblock::Superblocks;
+use crate::superblock::{Superblock, Superblocks};
 use remap_ssd_media::{Geometry, Media, Oob, Ppn, Purpose, SbId};
 use std::collections::BTreeMap;
 
@@ -34,11 +34,15 @@ pub(super) struct LogSuperblocks {
 }
 
 impl ShadowOob {
-    /// Returns true if a superblock is erased except for its head.
+    /// Returns true if a superblock is erased except for the word line of its head. If a pad is missing there, the
+    /// capacitor could not program the pages that follow.
     fn is_empty(blocks: &Superblocks, media: &Media, sb: SbId) -> bool {
-        let head = blocks.get(sb).head;
-        (0..media.geometry().pages_per_superblock())
-            .all(|offset| offset == head || !media.is_programmed(media.geometry().page(sb, offset)))
+        let geometry = media.geometry();
+        let line_of_head = geometry.line_start(blocks.get(sb).head);
+        (0..geometry.pages_per_superblock()).all(|offset| {
+            let is_of_head = geometry.line_start(offset) == line_of_head;
+            media.is_programmed(geometry.page(sb, offset)) == is_of_head
+        })
     }
 
     /// Reads the pages saved in a superblock, by generation. Returns the newest generation.
@@ -58,13 +62,15 @@ impl ShadowOob {
 
         let mut newest = None;
         let geometry = media.geometry();
+        let newest_head = Self::newest_head(geometry, media, sb, &superblock);
         for offset in 0..geometry.pages_per_superblock() {
             let page = geometry.page(sb, offset);
             // A bad block is never erased again: pages torn there in an earlier life stay, and do
             // not count.
             let is_bad = superblock.bad.has(geometry.die_of_offset(offset));
             // The head is a page of its line. A pad of it may be torn.
-            let is_of_head = geometry.line_start(offset) == geometry.line_start(superblock.head)
+            let line = geometry.line_start(offset);
+            let is_of_head = line == geometry.line_start(superblock.head)
                 || is_beside_head(geometry, media, sb, offset);
             if is_bad || is_of_head || !media.is_programmed(page) {
                 continue;
@@ -84,7 +90,8 @@ impl ShadowOob {
                 Ok(None) => {}
                 // A program that failed, or an interrupted erase.
                 Err(_) if failed.has(geometry.die_of_offset(offset)) => {}
-                Err(_) if Self::is_spoiled(geometry, media, page) => {}
+                Err(_) if media.is_spoiled(sb, geometry.die_of_offset(offset)) => {}
+                Err(_) if newest_head.is_some_and(|head| geometry.line_start(head) == line) => {}
                 Err(_) => unreadable.push(UnreadablePage {
                     page: page.0,
                     generation: None,
@@ -100,15 +107,21 @@ impl ShadowOob {
         newest
     }
 
-    /// Returns true if no page of this block is readable.
-    fn is_spoiled(geometry: Geometry, media: &Media, page: Ppn) -> bool {
-        let (sb, die) = (
-            geometry.superblock(page),
-            geometry.die_of_offset(geometry.offset(page)),
-        );
-        let mut pages = (0..geometry.pages_per_block())
-            .map(|row| geometry.page(sb, geometry.offset_of(row, die)));
-        pages.all(|page| media.is_programmed(page) && !media.is_readable(page))
+    /// The place of the head that was programmed last. Each time a block failed in the word line of its head, the next
+    /// block got the head, and a cut may have torn that one while the former can be read.
+    fn newest_head(
+        geometry: Geometry,
+        media: &Media,
+        sb: SbId,
+        superblock: &Superblock,
+    ) -> Option<u32> {
+        let first_after_head = |die| geometry.page(sb, geometry.offset_of(geometry.stripe(), die));
+        let failed_with_head =
+            |die| superblock.failing.has(die) && !media.is_programmed(first_after_head(die));
+        (0..geometry.dies())
+            .map(|step| (sb.0 + step) % geometry.dies())
+            .find(|die| !superblock.bad.has(*die) && !failed_with_head(*die))
+            .map(|die| geometry.offset_of(0, die))
     }
 }
 
