@@ -13,6 +13,7 @@ use remap_ssd_crash::{Adjust, CampaignOptions, CampaignReport, ReplayCode, repla
 use remap_ssd_ftl::{GcPolicy, Granularity, Guard, SchemeKind};
 use remap_ssd_sim::report::format::exact;
 use serde_json::json;
+use std::fmt::Display;
 use std::sync::Arc;
 
 /// Cuts the power of small, nearly full devices again and again, lets the firmware recover, and
@@ -133,8 +134,7 @@ pub(crate) fn command(args: &Args) -> Result<(), Failure> {
                 ..CampaignOptions::new(code.scheme, args.seed)
             };
             of_code.check_mapping().map_err(Failure::usage)?;
-            let report = replay_adjusted(code, &adjust);
-            let report = report.map_err(|why| refused(args, &why.to_string()))?;
+            let report = replay_adjusted(code, &adjust).map_err(|why| refused(args, why))?;
             (vec![(code.scheme, report)], 1)
         }
         None => {
@@ -217,12 +217,11 @@ fn campaigns(
         options.check_mapping().map_err(Failure::usage)?;
         match options.setups() {
             Ok(_) => campaigns.push(options),
-            Err(why) if chosen => return Err(refused(args, &why.to_string())),
-            Err(why) => left_out.push((scheme, why.to_string())),
+            Err(why) if chosen => return Err(refused(args, why)),
+            Err(why) => left_out.push((scheme, why)),
         }
     }
-    if campaigns.is_empty() {
-        let why = left_out.first().map_or("", |(_, why)| why);
+    if let (true, Some((_, why))) = (campaigns.is_empty(), left_out.first()) {
         return Err(refused(args, why));
     }
     for (scheme, why) in left_out {
@@ -234,11 +233,10 @@ fn campaigns(
 }
 
 /// Error for devices made impossible by `--set`.
-fn refused(args: &Args, why: &str) -> Failure {
+fn refused(args: &Args, why: impl Display) -> Failure {
     let given = settings::typed(&args.set);
-    Failure::usage(format_args!(
-        "no device of the campaign can work so: {why} (given:{given})"
-    ))
+    let text = format!("no device of the campaign can work so: {why} (given:{given})");
+    Failure::usage(text)
 }
 
 fn options(
@@ -270,18 +268,13 @@ fn options(
 }
 
 fn campaign(args: &Args, options: &CampaignOptions) -> CampaignReport {
-    let seconds = options.seconds;
-    let steps = (args.cuts.is_some() || seconds.is_some()).then_some(1000);
-    let line = output::bar(
-        args.json,
-        steps,
-        "{prefix:9} {bar:30} {percent:>3} %  {msg}",
-    );
+    let form = "{prefix:9} {bar:30} {percent:>3} %  {msg}";
+    let line = output::bar(args.json, Some(1000), form);
     line.set_prefix(options.scheme.name());
     let report = run(options, &mut |progress| {
-        let part = match (args.cuts, seconds) {
-            (Some(cuts), _) => progress.cuts as f64 / cuts as f64,
-            (None, seconds) => progress.seconds / seconds.unwrap_or(f64::INFINITY),
+        let part = match args.cuts {
+            Some(cuts) => progress.cuts as f64 / cuts as f64,
+            None => progress.seconds / options.seconds.unwrap_or(f64::INFINITY),
         };
         line.set_position((part * 1000.0) as u64);
         line.set_message(format!(
@@ -298,11 +291,10 @@ fn campaign(args: &Args, options: &CampaignOptions) -> CampaignReport {
 
 /// Returns true if a scheme that is not durable was caught, and any other lost nothing.
 fn is_as_it_should_be(args: &Args, scheme: SchemeKind, report: &CampaignReport) -> bool {
-    if scheme.is_durable() {
-        report.violations == 0
-    } else {
+    match scheme.is_durable() {
+        true => report.violations == 0,
         // A single script may well lose nothing.
-        report.violations > 0 || args.replay.is_some()
+        false => report.violations > 0 || args.replay.is_some(),
     }
 }
 
@@ -325,16 +317,12 @@ fn as_text(args: &Args, reports: &[(SchemeKind, CampaignReport)], ended_early: b
             (false, _) => "loses data, as expected: caught",
         };
 
-        let numbers = numbers.map(exact).into_iter();
-        [scheme.to_string()]
-            .into_iter()
-            .chain(numbers)
-            .chain([verdict.into()])
-            .collect()
+        let mut row = vec![scheme.to_string()];
+        row.extend(numbers.map(exact));
+        row.push(verdict.into());
+        row
     };
-
     let rows: Vec<Vec<String>> = reports.iter().enumerate().map(row).collect();
-
     let mut text = output::table(
         &[
             "scheme",
@@ -356,10 +344,8 @@ fn as_text(args: &Args, reports: &[(SchemeKind, CampaignReport)], ended_early: b
     if args.replay.is_none() {
         text.push_str(&format!("\nSeed {}.\n", args.seed));
     }
-
     for failed in reports.iter().flat_map(|(_, report)| &report.failures) {
         text.push_str(&format!("\n{}\n", failed.text.trim_end()));
-
         if args.replay.is_none() {
             text.push_str(&format!(
                 "Run it again: remap-ssd crash --replay {}{}\n",
