@@ -17,9 +17,9 @@ pub enum Refusal {
     /// The page could not be read.
     #[error("unrecovered read error")]
     MediaError,
-    /// No space can be reclaimed any more: too many blocks have failed or are worn out, or recovery found too little space. All
-    /// data can still be read.
-    #[error("the device is read-only: it has no usable flash left")]
+    /// No space can be reclaimed any more: too many blocks have failed or are worn out. All data
+    /// can still be read.
+    #[error("the device is read-only: its blocks are worn out")]
     ReadOnly,
     /// All sequence numbers are used. All data can still be read.
     #[error("the device is read-only: its 2^42 sequence numbers are used up")]

@@ -148,10 +148,3 @@ fn a_tail_waits_for_the_mask_of_failing_blocks() {
     let geometry = "geometry.planes=2,geometry.cell_bits=2,firmware.slc_dynamic=1.0";
     loses_nothing("wal-ssd:50:add3d8e4", geometry, true);
 }
-
-/// Blocks are worn out, and more pages are in doubt than there is space to mark. The device opens as read-only.
-#[test]
-fn without_space_for_its_doubts_a_device_is_read_only() {
-    let geometry = "geometry.planes=2,geometry.cell_bits=2,firmware.slc_dynamic=1.0";
-    loses_nothing("none:59:3e2fc11b", geometry, true);
-}

@@ -41,15 +41,6 @@ use std::collections::BTreeSet;
 /// Prefetch distance, in records.
 const AHEAD: usize = 16;
 
-/// A device after steps 1 to 4.
-struct Rebuilt {
-    ftl: Ftl,
-    witnesses: Witnesses,
-    /// Superblocks without a whole tail, oldest first.
-    open: Vec<SbId>,
-    files: FileMapScan,
-}
-
 /// A bitmap of deallocations that cannot be read.
 struct LostBitmap {
     chunk: u32,
@@ -58,42 +49,11 @@ struct LostBitmap {
 }
 
 impl Ftl {
-    /// Rebuilds everything from the persistent state. If there is no flash space left to make its decisions durable, the device is
-    /// read-only.
+    /// Rebuilds everything from the persistent state.
     ///
     /// # Errors
     /// Why the device cannot be opened. The media is dropped; take a snapshot first if it matters.
     pub fn recover(media: Media, config: Config) -> Result<(Self, RecoveryReport), RecoveryError> {
-        let Rebuilt {
-            ftl,
-            witnesses,
-            open,
-            files,
-        } = Self::rebuild(media, config)?;
-        let (mut ftl, mut report) = if ftl.core.clock.is_used_up() {
-            ftl.open_as_it_is(witnesses, &files)?
-        } else {
-            match ftl.resume(witnesses, open, &files) {
-                Ok(resumed) => resumed,
-                Err(stuck) => Self::recover_read_only(*stuck)?,
-            }
-        };
-        ftl.load_mapping_cache(&mut report);
-        Ok((ftl, report))
-    }
-
-    /// Recovers a device that has no flash space left for step 5. What that step has written so far is as after a cut: steps 1 to 4 find the same
-    /// again, and now nothing is written.
-    #[cold]
-    fn recover_read_only(stuck: Self) -> Result<(Self, RecoveryReport), RecoveryError> {
-        let config = stuck.core.config.clone();
-        let mut again = Self::rebuild(stuck.into_media(), config)?;
-        again.ftl.read_only = true;
-        again.ftl.open_as_it_is(again.witnesses, &again.files)
-    }
-
-    /// Steps 0 to 4.
-    fn rebuild(media: Media, config: Config) -> Result<Rebuilt, RecoveryError> {
         let mut ftl = Self::assemble(media, config)?;
         let mut witnesses = Witnesses::new(ftl.core.geometry, &ftl.core.tables.map);
         witnesses.report.saved_pages = ftl.scheme.power_lost(&mut ftl.core.media)?;
@@ -140,21 +100,21 @@ impl Ftl {
             ));
         }
         count(&mut ftl.core, &mut witnesses);
-        Ok(Rebuilt {
-            ftl,
-            witnesses,
-            open,
-            files: found,
-        })
+        let (mut ftl, mut report) = ftl.resume(witnesses, open, &found)?;
+        ftl.load_mapping_cache(&mut report);
+        Ok((ftl, report))
     }
 
-    /// Step 5. The device itself is the error if there is no flash space left.
     fn resume(
         mut self,
         witnesses: Witnesses,
         open: Vec<SbId>,
         files: &FileMapScan,
-    ) -> Result<(Self, RecoveryReport), Box<Self>> {
+    ) -> Result<(Self, RecoveryReport), RecoveryError> {
+        if self.core.clock.is_used_up() {
+            return self.open_as_it_is(witnesses, files);
+        }
+
         let Witnesses {
             mut report,
             mut relocated,
@@ -181,9 +141,9 @@ impl Ftl {
         // 1. pages that mark the LPNs in doubt, or records if collection must come first  2. the
         // replacements of the damaged words, after everything. Cut between: the words are still
         // damaged, and recovery finds the same doubt, or the page or record, which is newer.
-        let Ok(rest) = self.mark_lost(&lost, true) else {
-            return Err(Box::new(self));
-        };
+        let rest = self
+            .mark_lost(&lost, true)
+            .map_err(|_| RecoveryError::NoSpace)?;
         set_aside(&mut self.core, &mut self.dealloc, &lost[rest..]);
 
         self.files.repair(&mut self.core.media, files);
@@ -198,18 +158,17 @@ impl Ftl {
         // Bitmaps take host pages, which would trigger collection. The scheme cannot move
         // references before its own `resume`.
         self.paused = true;
-        let Ok(flushed) = self.keep_relocated(relocated) else {
-            return Err(Box::new(self));
-        };
+        let flushed = self
+            .keep_relocated(relocated)
+            .map_err(|_| RecoveryError::NoSpace)?;
         self.paused = false;
 
         if !self.scheme.resume(&mut self.core) {
-            return Err(Box::new(self));
+            return Err(RecoveryError::NoSpace);
         }
         // Collection works now, so the remaining doubts get their pages.
-        if self.mark_lost(&lost[rest..], false).is_err() {
-            return Err(Box::new(self));
-        }
+        self.mark_lost(&lost[rest..], false)
+            .map_err(|_| RecoveryError::NoSpace)?;
         self.core.tables.doubtful.clear();
         flushed
             .into_iter()
@@ -234,8 +193,8 @@ impl Ftl {
         }
     }
 
-    /// Step 5 if the sequence numbers or the flash space are used up: the device is read-only, and recovery takes no
-    /// number and no page. So it can be opened any number of times with the same result.
+    /// Step 5 if the sequence numbers are used up: the device is read-only, and recovery takes no
+    /// number. So it can be opened any number of times with the same result.
     fn open_as_it_is(
         mut self,
         witnesses: Witnesses,
@@ -260,7 +219,7 @@ impl Ftl {
         self.files.repair(&mut self.core.media, files);
 
         // Damaged words stay: no page can be programmed to record the doubt.
-        if self.unreadable.is_empty() && !self.read_only {
+        if self.unreadable.is_empty() {
             self.atomic_slot.resume(
                 &mut self.core.media,
                 &mut self.core.tables.aborted,
