@@ -148,3 +148,13 @@ fn a_tail_waits_for_the_mask_of_failing_blocks() {
     let geometry = "geometry.planes=2,geometry.cell_bits=2,firmware.slc_dynamic=1.0";
     loses_nothing("wal-ssd:50:add3d8e4", geometry, true);
 }
+
+/// There is no page after the word line of the head.
+#[test]
+fn blocks_of_one_word_line_that_fail_with_their_head() {
+    let geometry =
+        "geometry.planes=2,geometry.cell_bits=3,geometry.dies=4,geometry.pages_per_block=6";
+    for code in ["shadow-oob:4:f1bbcd8c", "shadow-oob:50:adc4fae4"] {
+        loses_nothing(code, geometry, true);
+    }
+}

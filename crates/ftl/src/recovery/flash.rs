@@ -83,6 +83,30 @@ fn is_half_erased(
         })
 }
 
+/// Returns true if the tail of a superblock lists pages of a block none of which can be read. Where an erase was torn before the superblock was
+/// filled, the tail lists none.
+fn has_lost_a_block(blocks: &Superblocks, media: &mut Media, sb: SbId, skipped: DieMask) -> bool {
+    let (geometry, records) = (media.geometry(), blocks.tail_records());
+    let spoiled: DieMask = skipped
+        .others(geometry.dies())
+        .filter(|die| media.is_spoiled(sb, *die))
+        .collect();
+    if spoiled.is_empty() {
+        return false;
+    }
+    (0..)
+        .zip(blocks.tail_offsets(sb, skipped))
+        .any(|(index, offset)| {
+            let first = index * records;
+            let len = records.min(geometry.pages_per_superblock() - first);
+            let listed = media.read_tail(geometry.page(sb, offset), geometry.page(sb, first), len);
+            let is_lost = |(offset, oob): (u32, Oob)| {
+                spoiled.has(geometry.die_of_offset(offset)) && oob.wsn() != 0
+            };
+            (first..).zip(listed.unwrap_or_default()).any(is_lost)
+        })
+}
+
 /// Step 1a: reads the life records of all superblocks from NVRAM.
 pub(super) fn read_lives(core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
     witnesses.charge_scan(&mut core.media, core.layout.atomic);
@@ -170,10 +194,7 @@ pub(super) fn read_heads(core: &mut Core, witnesses: &mut Witnesses) -> Result<(
             });
             if head.is_none() {
                 core.set_slc(sb, false);
-            } else if skipped
-                .others(core.geometry.dies())
-                .any(|die| core.media.is_spoiled(sb, die))
-            {
+            } else if has_lost_a_block(&core.blocks, &mut core.media, sb, skipped) {
                 // The erase of a dead superblock was interrupted, or one with data has lost a block.
                 let word = index as usize * LIFE_WORDS;
                 return Err(RecoveryError::NvramDamaged { word });

@@ -289,6 +289,11 @@ impl Superblocks {
     }
 
     /// Offsets of the tail pages: the last good ones, in ascending order.
+    /// Records of a tail page.
+    pub(crate) fn tail_records(&self) -> u32 {
+        self.tail_records
+    }
+
     pub(crate) fn tail_offsets(&self, sb: SbId, skipped: DieMask) -> Vec<u32> {
         let count = self.tail_pages as usize;
 

@@ -115,9 +115,11 @@ impl ShadowOob {
         sb: SbId,
         superblock: &Superblock,
     ) -> Option<u32> {
-        let first_after_head = |die| geometry.page(sb, geometry.offset_of(geometry.stripe(), die));
-        let failed_with_head =
-            |die| superblock.failing.has(die) && !media.is_programmed(first_after_head(die));
+        let (line, rows) = (geometry.stripe(), geometry.pages_per_block());
+        let has_more = |die| {
+            line < rows && media.is_programmed(geometry.page(sb, geometry.offset_of(line, die)))
+        };
+        let failed_with_head = |die| superblock.failing.has(die) && !has_more(die);
         (0..geometry.dies())
             .map(|step| (sb.0 + step) % geometry.dies())
             .find(|die| !superblock.bad.has(*die) && !failed_with_head(*die))
