@@ -72,10 +72,7 @@ pub(crate) fn check(run: &GridRun, sources: &mut CheckedSources) -> Result<(), R
             run.scheme
         )
         .into()),
-        RunKind::Recovery => {
-            run.device.check_unit_is_page()?;
-            spec(run).map(drop)
-        }
+        RunKind::Recovery => spec(run).map(drop),
         RunKind::Micro => {
             run.device.check_unit_is_page()?;
             run.device.check_known_ends()?;

@@ -79,6 +79,8 @@ pub(crate) fn recovered(run: &GridRun, device: Device) -> Result<Value, RunError
         8 * run.device.firmware.entry.words() as u64
     };
 
+    let unit = run.device.geometry.page_bytes() as u64;
+
     let media = device.into_media();
     let (device, report) = Device::recover(media, run.device.clone())?;
     device.ftl().check()?;
@@ -87,6 +89,7 @@ pub(crate) fn recovered(run: &GridRun, device: Device) -> Result<Value, RunError
         + report.tail_pages
         + report.oob_pages
         + report.bitmap_pages
+        + report.translation_pages
         + report.log_pages;
 
     let reads = Reads {
@@ -98,11 +101,12 @@ pub(crate) fn recovered(run: &GridRun, device: Device) -> Result<Value, RunError
 
     Ok(json!({
         "report": report,
+        "flash_pages": reads.flash_pages,
         "seconds": reads.seconds(&run.device),
         "bytes": reads.bytes(),
         "model_seconds": model.seconds(&run.device),
         "model_bytes": model.bytes(),
-        "remapped_bytes": usage.valid_bytes / entry * 4096,
-        "logical_bytes": u64::from(run.device.firmware.lpns) * 4096,
+        "remapped_bytes": usage.valid_bytes / entry * unit,
+        "logical_bytes": u64::from(run.device.firmware.lpns) * unit,
     }))
 }

@@ -31,6 +31,7 @@ mod pebble_micro;
 mod phases;
 mod real_flash;
 mod recovery;
+mod recovery_parts;
 mod slc_bursts;
 mod slc_cache;
 mod slc_dynamic;
@@ -88,6 +89,7 @@ const ALL: &[(&str, Analysis)] = &[
     ("pebble-f2fs", |_| Box::new(pebble_f2fs::analyse)),
     ("pebble-micro", |_| Box::new(pebble_micro::analyse)),
     ("recovery", |_| Box::new(recovery::analyse)),
+    ("recovery-parts", |_| Box::new(recovery_parts::analyse)),
     ("cost", |_| Box::new(cost::analyse)),
     ("closed-forms", closed_forms::prepare),
     ("die-order", |_| Box::new(die_order::analyse)),

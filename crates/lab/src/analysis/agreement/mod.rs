@@ -136,6 +136,7 @@ impl Figure {
             Self::MegabytesPerS => "MB/s".to_owned(),
             Self::Read(part) => format!("read {}, µs", percentile(part)),
             Self::Write => "write mean, µs".to_owned(),
+            Self::Absorbed => "pages absorbed, %".to_owned(),
             Self::Wait(part) => format!("wait {}, services", percentile(part)),
         }
     }
@@ -149,6 +150,9 @@ impl Figure {
             Self::Read("mean") => row.number("read_latency_causes_us.total")?,
             Self::Read(part) => row.number(&format!("read_latency_us.{part}"))?,
             Self::Write => row.number("latency_causes_us.total")?,
+            Self::Absorbed => {
+                row.number("write_buffer.overwritten")? / row.number("host_pages")? * 100.0
+            }
             Self::Wait(part) => Self::Read(part).of(row)? / SERVICE_US - 1.0,
         })
     }
