@@ -176,7 +176,7 @@ fn process() {
         Err(error) if error.is_busy() => return say(&format!("busy {error}")),
         Err(error) => return say(&format!("refused {error}")),
     };
-    db.set_patience(60_000);
+    db.wait_for_locks();
     say("open");
 
     let mut db = Some(db);

@@ -213,10 +213,10 @@ impl Db {
         unsafe { ffi::sqlite3_get_autocommit(self.0) == 0 }
     }
 
-    /// Waits for locks for this long.
-    pub fn set_patience(&self, milliseconds: c_int) {
+    /// Waits for locks, for ten minutes at most: on a slow machine writers leave a reader few moments.
+    pub fn wait_for_locks(&self) {
         // SAFETY: the connection is open.
-        unsafe { ffi::sqlite3_busy_timeout(self.0, milliseconds) };
+        unsafe { ffi::sqlite3_busy_timeout(self.0, 600_000) };
     }
 
     /// Runs one statement, and returns its rows.

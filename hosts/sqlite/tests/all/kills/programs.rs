@@ -63,7 +63,7 @@ impl Job {
 
     fn open(&self) -> Result<Db, Failure> {
         let db = Db::open(&self.uri())?;
-        db.set_patience(60_000);
+        db.wait_for_locks();
         db.run(&format!("PRAGMA journal_mode={}", self.mode))?;
         db.run(&format!("PRAGMA synchronous={}", self.synchronous))?;
         // Large transactions spill; some checkpoints are left to the last close.
@@ -159,7 +159,7 @@ fn work(job: &Job, acknowledged: &mut u64) -> Result<Infallible, Failure> {
 /// # Errors
 /// A description of the violation.
 pub fn check(db: &Db, acknowledged: &[u64]) -> Result<u64, String> {
-    db.set_patience(60_000);
+    db.wait_for_locks();
     let rows = |sql: &str| {
         db.rows(sql, &[])
             .map_err(|failure| format!("{sql}: {failure}"))

@@ -11,7 +11,7 @@ const ROWS_EACH: usize = 25;
 
 fn open(uri: &str) -> Db {
     let db = Db::open(uri).expect("the device is served");
-    db.set_patience(120_000);
+    db.wait_for_locks();
     db
 }
 
