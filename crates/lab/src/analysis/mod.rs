@@ -33,7 +33,6 @@ mod real_flash;
 mod recovery;
 mod slc_bursts;
 mod slc_cache;
-mod slc_dynamic;
 mod write_buffer;
 
 use crate::LabError;
@@ -99,8 +98,8 @@ const ALL: &[(&str, Analysis)] = &[
         Box::new(indirection_units::analyse)
     }),
     ("slc-cache", |_| Box::new(slc_cache::analyse)),
-    ("slc-bursts", |_| Box::new(slc_bursts::analyse)),
-    ("slc-dynamic", |_| Box::new(slc_dynamic::analyse)),
+    ("slc-bursts", |_| Box::new(slc_bursts::by_share)),
+    ("slc-dynamic", |_| Box::new(slc_bursts::by_fill)),
     ("flushes", |_| Box::new(flushes::analyse)),
     ("agreement", |_| Box::new(agreement::analyse)),
 ];
