@@ -6,6 +6,8 @@
 //! burst:N:S[,bound=N]        bursts of N requests at once, one every S seconds, from S seconds on
 //! ```
 //!
+//! Runs with bursts consist of whole ones.
+//!
 //! With `bound` at most N requests are outstanding; later arrivals wait. Without it there is no
 //! limit. [`Timed`] applies such times to any source.
 //!
@@ -51,6 +53,15 @@ pub struct Arrivals {
     pub bound: Option<u32>,
 }
 
+/// Bursts at regular times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegularBursts {
+    /// Requests of a burst.
+    pub requests: u32,
+    /// Time from one burst to the next, and before the first.
+    pub every_ns: u64,
+}
+
 impl Arrivals {
     /// Arrivals at the source's own times.
     pub const OWN: Self = Self {
@@ -68,6 +79,17 @@ impl Arrivals {
                 "the workload `{workload}` has no times of its own: use `rate:R` or `burst:N:S`, or fiu-homes, fiu-mail or fiu-webvm"
             ))),
             _ => Ok(()),
+        }
+    }
+
+    /// The bursts, if requests arrive in bursts at regular times.
+    pub fn bursts(&self) -> Option<RegularBursts> {
+        match self.times {
+            Times::Burst { requests, every_s } => Some(RegularBursts {
+                requests,
+                every_ns: (every_s * 1e9) as u64,
+            }),
+            Times::Own { .. } | Times::Rate { .. } => None,
         }
     }
 

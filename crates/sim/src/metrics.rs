@@ -43,12 +43,69 @@ pub(crate) struct PageOps {
 
 /// One reading of the counters for the series.
 #[derive(Clone, Copy)]
-struct Reading {
-    at_ns: u64,
-    page_ops: PageOps,
-    glimpse: Glimpse,
+pub(crate) struct Reading {
+    pub at_ns: u64,
+    pub page_ops: PageOps,
+    pub glimpse: Glimpse,
     /// Requests arrived and not completed, in an open loop.
-    backlog: Option<u64>,
+    pub backlog: Option<u64>,
+}
+
+/// Readings at equal intervals.
+pub(crate) struct Series {
+    readings: Vec<Reading>,
+    interval_ns: u64,
+    /// When the next reading is due.
+    pub due_ns: u64,
+    wanted: usize,
+}
+
+impl Series {
+    /// A reading every `interval_ns` from `now` on, until there are twice `wanted`.
+    fn start(now: u64, interval_ns: u64, wanted: usize) -> Self {
+        let interval_ns = interval_ns.max(1);
+        Self {
+            readings: Vec::new(),
+            interval_ns,
+            due_ns: now + interval_ns,
+            wanted: wanted.max(1),
+        }
+    }
+
+    /// Takes the due reading.
+    #[cold]
+    pub(crate) fn read(&mut self, reading: Reading) {
+        self.readings.push(reading);
+
+        // Twice as many as wanted: drops every second one, and doubles the interval.
+        if self.readings.len() >= 2 * self.wanted {
+            // The readings kept are those at even multiples of the interval.
+            let mut index = 0;
+            self.readings.retain(|_| {
+                index += 1;
+                index % 2 == 0
+            });
+            self.interval_ns *= 2;
+        }
+
+        // Due on the grid of the new interval, and not twice within half of it.
+        self.due_ns = (self.due_ns + self.interval_ns).max(reading.at_ns + self.interval_ns / 2);
+    }
+
+    /// Adds the reading at the end, unless one fell there anyway; returns true if it was added.
+    fn close(&mut self, end: Reading) -> bool {
+        let last = self.readings.last();
+        let is_new = last.is_none_or(|reading| reading.at_ns < end.at_ns);
+        self.readings.extend(is_new.then_some(end));
+        is_new
+    }
+
+    /// Undoes a `close` that added a reading.
+    fn open_again(&mut self, is_new: bool) {
+        if is_new {
+            self.readings.pop();
+        }
+    }
 }
 
 /// Every counter, at the beginning and at the end.
@@ -93,11 +150,10 @@ pub(crate) struct Meters {
     /// Measurements of the engine `nand`.
     pub flash: FlashTimes,
     first: CounterTotals,
-    readings: Vec<Reading>,
-    interval_ns: u64,
-    /// When the next reading is due.
-    pub due_ns: u64,
-    wanted: usize,
+    pub series: Series,
+    /// Readings at the ends of bursts, before the pauses, if requests arrive in bursts: intervals and the verdict on the steady state come
+    /// from these. Other parts of a run differ in how many pauses they have.
+    pub bursts: Option<Series>,
     /// Requests enter at their own times, so bandwidth is that of the load.
     pub is_open: bool,
     /// Pages of 4 KiB in a page of the firmware.
@@ -107,51 +163,23 @@ pub(crate) struct Meters {
 impl Meters {
     /// Starts at `now`, with a reading every `interval_ns` until there are twice `wanted`.
     pub(crate) fn start(device: &Device, now: u64, interval_ns: u64, wanted: usize) -> Self {
-        let interval_ns = interval_ns.max(1);
         Self {
             reads: Latencies::default(),
             writes: Latencies::default(),
             remaps: Latencies::default(),
             flash: FlashTimes::default(),
             first: CounterTotals::of(device, now, PageOps::default()),
-            readings: Vec::new(),
-            interval_ns,
-            due_ns: now + interval_ns,
-            wanted: wanted.max(1),
+            series: Series::start(now, interval_ns, wanted),
+            bursts: None,
             is_open: false,
             unit_pages: device.config().geometry.host_pages().into(),
         }
     }
 
-    /// Takes the due reading.
-    #[cold]
-    pub(crate) fn read(
-        &mut self,
-        glimpse: Glimpse,
-        now: u64,
-        page_ops: PageOps,
-        backlog: Option<u64>,
-    ) {
-        self.readings.push(Reading {
-            at_ns: now,
-            page_ops,
-            glimpse,
-            backlog,
-        });
-
-        // Twice as many as wanted: drops every second one, and doubles the interval.
-        if self.readings.len() >= 2 * self.wanted {
-            // The readings kept are those at even multiples of the interval.
-            let mut index = 0;
-            self.readings.retain(|_| {
-                index += 1;
-                index % 2 == 0
-            });
-            self.interval_ns *= 2;
-        }
-
-        // Due on the grid of the new interval, and not twice within half of it.
-        self.due_ns = (self.due_ns + self.interval_ns).max(now + self.interval_ns / 2);
+    /// Compares bursts that arrive every `every_ns`: the first one ends when the second one arrives.
+    pub(crate) fn compare_bursts(&mut self, every_ns: u64) {
+        let first_ns = self.first.reading.at_ns + every_ns;
+        self.bursts = Some(Series::start(first_ns, every_ns, self.series.wanted));
     }
 
     /// Everything except the accounting of requests and the wall clock; the last completion was at
@@ -277,15 +305,18 @@ impl Meters {
     }
 
     fn ratio(&self, grown: impl Fn(&Reading) -> (f64, f64)) -> Option<Interval> {
-        interval::ratio(&self.readings.iter().map(grown).collect::<Vec<_>>())
+        interval::ratio(&self.compared().iter().map(grown).collect::<Vec<_>>())
     }
 
-    /// Adds the reading at the end, unless one fell there anyway; returns true if it was added.
-    fn close(&mut self, end: Reading) -> bool {
-        let last = self.readings.last();
-        let is_new = last.is_none_or(|reading| reading.at_ns < end.at_ns);
-        self.readings.extend(is_new.then_some(end));
-        is_new
+    /// The readings that divide the run into parts which are alike in a steady state.
+    fn compared(&self) -> &[Reading] {
+        &self.bursts.as_ref().unwrap_or(&self.series).readings
+    }
+
+    /// Adds the reading at the end; returns to which series it was added.
+    fn close(&mut self, end: Reading) -> (bool, bool) {
+        let is_new_of_burst = self.bursts.as_mut().is_some_and(|bursts| bursts.close(end));
+        (self.series.close(end), is_new_of_burst)
     }
 
     /// Returns true if the figure is as precise as wanted, in a steady state, if the run ends at
@@ -298,12 +329,14 @@ impl Meters {
         page_ops: PageOps,
     ) -> bool {
         // One reading more makes other rounds and batches, which may be less even.
-        let is_new = self.close(CounterTotals::of(device, end_ns, page_ops).reading);
+        let (is_new, is_new_of_burst) =
+            self.close(CounterTotals::of(device, end_ns, page_ops).reading);
         let interval = self.interval(wanted.figure);
         let is_precise = self.is_steady(device) == Some(true)
             && interval.is_some_and(|found| found.relative() <= wanted.relative);
-        if is_new {
-            self.readings.pop();
+        self.series.open_again(is_new);
+        if let Some(bursts) = &mut self.bursts {
+            bursts.open_again(is_new_of_burst);
         }
         is_precise
     }
@@ -312,14 +345,15 @@ impl Meters {
     /// `steady`; in an open loop, whose bandwidth is the load's, if write amplification did not. None if
     /// the run was too short to tell.
     fn is_steady(&self, device: &Device) -> Option<bool> {
-        let last = self.readings.len();
+        let readings = self.compared();
+        let last = readings.len();
         if last < 4 * steady::ROUNDS {
             return None;
         }
         let mut before = self.first.reading;
         let (mut amplification, mut bandwidth) = (Vec::new(), Vec::new());
         for round in 1..=steady::ROUNDS {
-            let end = self.readings[round * last / steady::ROUNDS - 1];
+            let end = readings[round * last / steady::ROUNDS - 1];
             let sample = sample(&before, &end, before.at_ns, self.unit_pages);
             amplification.push(sample.write_amplification);
             bandwidth.push(sample.bandwidth_mib_s);
@@ -334,9 +368,9 @@ impl Meters {
 
     fn samples(&self) -> Vec<Sample> {
         // Each reading with the previous one; the first with the beginning.
-        let earlier = std::iter::once(&self.first.reading).chain(&self.readings);
+        let earlier = std::iter::once(&self.first.reading).chain(&self.series.readings);
         earlier
-            .zip(&self.readings)
+            .zip(&self.series.readings)
             .map(|(from, to)| sample(from, to, self.first.reading.at_ns, self.unit_pages))
             .collect()
     }

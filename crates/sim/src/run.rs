@@ -71,6 +71,9 @@ pub fn run(
     let pages_total = options.pages.or(source.len_hint());
     let mut meters = Meters::start(device, start, options.sample_interval_ns, options.samples);
     meters.is_open = options.open_loop;
+    if let Some(bursts) = options.bursts {
+        meters.compare_bursts(bursts.every_ns);
+    }
     meters.flash = flash;
     let times = RequestTimes::new(clock_of(options, start), options.host_ns, meters, start);
     let mut report = |so_far: Progress| {
@@ -221,11 +224,11 @@ fn drain_all<S: Timed>(
         .warm_up_round
         .map(|pages| Rounds::new(device, pages));
     let mut precision = options.precision;
-    // Nothing is wanted but the rest of the request that has begun.
-    let mut is_enough = false;
+    // Nothing is wanted but the rest of the request or burst that has begun.
+    let (mut is_enough, mut is_round_over) = (false, false);
 
     while front.goes_on() && feed.refill(source)? {
-        drain(&mut feed, front, is_enough);
+        drain(&mut feed, front, is_enough || is_round_over);
 
         let so_far = Progress {
             pages: front.tally.page_ops.operations,
@@ -249,9 +252,13 @@ fn drain_all<S: Timed>(
             *next_look = so_far.pages + so_far.pages / 4;
         }
         if let Some(rounds) = &mut rounds {
-            is_enough |= rounds.are_steady(front.sink.parts().1, so_far.pages);
+            is_round_over = options.bursts.is_some() && rounds.is_over(so_far.pages);
+            if !is_round_over || !front.is_inside_burst() {
+                is_enough |= rounds.are_steady(front.sink.parts().1, so_far.pages);
+                is_round_over = false;
+            }
         }
-        if is_enough && !front.is_inside_request() {
+        if is_enough && !front.is_inside_burst() {
             break;
         }
     }
@@ -259,9 +266,9 @@ fn drain_all<S: Timed>(
 }
 
 /// Takes the pages of the window that look-ahead permits, as far as they are wanted. `ends`: only those
-/// of the request that has begun.
+/// of the request or burst that has begun.
 fn drain<S: Timed>(feed: &mut Feed, front: &mut Front<S>, ends: bool) {
-    while front.goes_on() && (front.is_inside_request() || !ends) {
+    while front.goes_on() && (front.is_inside_burst() || !ends) {
         let Some(page) = feed.next(front.sink.parts().1) else {
             return;
         };
@@ -298,6 +305,10 @@ impl Sink for Direct<'_> {
         let before = self.times.entered;
         let backlog = self.times.enter(page.at_ns, page.kind == PageKind::Flush);
 
+        if self.times.is_burst_over(page.at_ns) {
+            let glimpse = self.device.glimpse();
+            self.times.read_burst(glimpse, page_ops, page.at_ns);
+        }
         // Only an open loop has time without submissions.
         if backlog.is_some() {
             self.device.idle(before, self.times.entered);

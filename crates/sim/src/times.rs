@@ -5,7 +5,7 @@
 //! their execution (`run`, `pipeline`).
 
 use crate::inflight::InFlight;
-use crate::metrics::{Meters, PageOps};
+use crate::metrics::{Meters, PageOps, Reading};
 use crate::open::OpenLoop;
 use remap_ssd_device::PageKind;
 use remap_ssd_device::nand::Causes;
@@ -65,16 +65,43 @@ impl RequestTimes {
         backlog
     }
 
+    /// Returns true if the next request, at `at_ns` of its source, is the first one after a burst whose end is to be read.
+    #[inline(always)]
+    pub(crate) fn is_burst_over(&self, at_ns: u64) -> bool {
+        match (&self.clock, &self.meters.bursts) {
+            (RunClock::Open(open), Some(bursts)) => open.arrival(at_ns) >= bursts.due_ns,
+            _ => false,
+        }
+    }
+
+    /// Takes the reading at the end of a burst, before the work of the device in the pause after it.
+    #[cold]
+    pub(crate) fn read_burst(&mut self, glimpse: Glimpse, page_ops: PageOps, at_ns: u64) {
+        if let (RunClock::Open(open), Some(bursts)) = (&self.clock, &mut self.meters.bursts) {
+            bursts.read(Reading {
+                at_ns: open.arrival(at_ns),
+                page_ops,
+                glimpse,
+                backlog: None,
+            });
+        }
+    }
+
     /// Returns true if a reading of the counters is due, now that a request has entered.
     #[inline(always)]
     pub(crate) fn is_due(&self) -> bool {
-        self.entered >= self.meters.due_ns
+        self.entered >= self.meters.series.due_ns
     }
 
     /// Takes the due reading.
     #[cold]
     pub(crate) fn read(&mut self, glimpse: Glimpse, page_ops: PageOps, backlog: Option<u64>) {
-        self.meters.read(glimpse, self.entered, page_ops, backlog);
+        self.meters.series.read(Reading {
+            at_ns: self.entered,
+            page_ops,
+            glimpse,
+            backlog,
+        });
     }
 
     /// Records the completion of a part of the request.

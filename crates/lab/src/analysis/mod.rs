@@ -34,7 +34,6 @@ mod recovery;
 mod recovery_parts;
 mod slc_bursts;
 mod slc_cache;
-mod slc_dynamic;
 mod write_buffer;
 
 use crate::LabError;
@@ -101,8 +100,8 @@ const ALL: &[(&str, Analysis)] = &[
         Box::new(indirection_units::analyse)
     }),
     ("slc-cache", |_| Box::new(slc_cache::analyse)),
-    ("slc-bursts", |_| Box::new(slc_bursts::analyse)),
-    ("slc-dynamic", |_| Box::new(slc_dynamic::analyse)),
+    ("slc-bursts", |_| Box::new(slc_bursts::by_share)),
+    ("slc-dynamic", |_| Box::new(slc_bursts::by_fill)),
     ("flushes", |_| Box::new(flushes::analyse)),
     ("agreement", |_| Box::new(agreement::analyse)),
 ];

@@ -79,10 +79,25 @@ fn cliff(table: &Table) -> Result<Plot, LabError> {
         })?;
         lines.push((about.to_owned(), course(row)?));
     }
-    Ok(Plot {
-        name: "slc-cache-cliff".into(),
-        title: "Throughput of a new device that is written in order".into(),
-        reading: "By the share of the superblocks in SLC mode; the cache becomes full once.".into(),
+    Ok(over_written(
+        "slc-cache-cliff",
+        "Throughput of a new device that is written in order",
+        "By the share of the superblocks in SLC mode; the cache becomes full once.",
+        lines,
+    ))
+}
+
+/// Lines of throughput over what has been written.
+pub(super) fn over_written(
+    name: &str,
+    title: &str,
+    reading: &str,
+    lines: Vec<(String, Vec<(f64, f64)>)>,
+) -> Plot {
+    Plot {
+        name: name.into(),
+        title: title.into(),
+        reading: reading.into(),
         y: "MiB/s".into(),
         shape: MarkKind::Lines(Lines {
             x: "MiB written".into(),
@@ -90,20 +105,25 @@ fn cliff(table: &Table) -> Result<Plot, LabError> {
             lines,
             points: Vec::new(),
         }),
-    })
+    }
 }
 
-/// MiB written so far, and the throughput of the interval, of each sample.
-fn course(row: &Row) -> Result<Vec<(f64, f64)>, LabError> {
+/// MiB written so far, and the throughput of the interval, of each sample: but for those of a pause, and a short one at the end.
+pub(super) fn course(row: &Row) -> Result<Vec<(f64, f64)>, LabError> {
     let wrong = || LabError::Failed(format!("run `{}` has no series", row.run.title()));
     let samples = row.result.get("samples").and_then(Value::as_array);
     let (mut at_s, mut written, mut points) = (0.0, 0.0, Vec::new());
+    let mut longest = 0.0;
     for sample in samples.ok_or_else(wrong)? {
         let number = |name: &str| sample.get(name).and_then(Value::as_f64).ok_or_else(wrong);
         let (until, speed) = (number("at_s")?, number("written_mib_s")?);
-        written += speed * (until - at_s);
+        let length = until - at_s;
+        written += speed * length;
         at_s = until;
-        points.push((written, speed));
+        if speed > 0.0 && length > longest / 2.0 {
+            points.push((written, speed));
+            longest = length.max(longest);
+        }
     }
     Ok(points)
 }

@@ -1,6 +1,6 @@
 //! Requests assembled from pages.
 //!
-//! Invariants: a request enters before its first page and ends after its last; a request that has
+//! Invariants: a request enters before its first page and ends after its last; a request or a burst that has
 //! begun is completed, whatever the limit on pages. Absent: execution and times (a [`Sink`]'s).
 
 use super::options::RunOptions;
@@ -37,6 +37,9 @@ pub(crate) struct Front<S> {
     request: Option<OpenRequest>,
     /// Pages to deallocate of the current request: the first one, and the count.
     trim: Option<(Lpn, u32)>,
+    /// Requests of a burst, and those of the current one that have not entered; 1 and 0 without bursts.
+    burst: u32,
+    left_in_burst: u32,
     limit: u64,
     until_worn_out: bool,
 }
@@ -48,6 +51,8 @@ impl<S: Sink> Front<S> {
             tally: Tally::default(),
             request: None,
             trim: None,
+            burst: options.bursts.map_or(1, |bursts| bursts.requests),
+            left_in_burst: 0,
             limit: options.pages.unwrap_or(u64::MAX),
             until_worn_out: options.until_worn_out,
         }
@@ -58,10 +63,16 @@ impl<S: Sink> Front<S> {
         self.request.is_some()
     }
 
-    /// Returns true if another page is wanted. A request that has begun is completed.
+    /// Returns true if a request or a burst has begun and not ended.
+    #[inline(always)]
+    pub(crate) fn is_inside_burst(&self) -> bool {
+        self.request.is_some() || self.left_in_burst > 0
+    }
+
+    /// Returns true if another page is wanted. A request or a burst that has begun is completed.
     #[inline(always)]
     pub(crate) fn goes_on(&self) -> bool {
-        self.request.is_some() || self.tally.page_ops.operations < self.limit
+        self.is_inside_burst() || self.tally.page_ops.operations < self.limit
     }
 
     #[inline(always)]
@@ -72,6 +83,10 @@ impl<S: Sink> Front<S> {
                 // The request enters with its first page.
                 self.sink.enter(page, self.tally.page_ops);
                 self.tally.requests.submitted += 1;
+                if self.left_in_burst == 0 {
+                    self.left_in_burst = self.burst;
+                }
+                self.left_in_burst -= 1;
                 OpenRequest {
                     kind: page.kind,
                     result: Ok(()),
@@ -131,7 +146,7 @@ impl<S: Sink> Front<S> {
             Err(refusal) => {
                 // The awaited wear-out ends the run normally.
                 if refusal == Refusal::ReadOnly && self.until_worn_out {
-                    self.limit = 0;
+                    (self.limit, self.left_in_burst) = (0, 0);
                 }
                 self.tally.refuse(refusal);
             }

@@ -1,5 +1,6 @@
 //! Options of a run, and its progress.
 
+use crate::arrivals::RegularBursts;
 use crate::precision::Precision;
 
 /// Options of a run, for any source.
@@ -20,6 +21,9 @@ pub struct RunOptions {
     pub open_loop: bool,
     /// Maximum requests outstanding in an open loop; later arrivals wait.
     pub bound: Option<u32>,
+    /// Requests arrive in bursts, in an open loop. The run then consists of whole bursts, each with the pause before it, and so does each
+    /// part of it that is compared with another.
+    pub bursts: Option<RegularBursts>,
     /// Initial virtual time between points of the series.
     pub sample_interval_ns: u64,
     /// Approximate number of points of the series.
@@ -42,6 +46,7 @@ impl Default for RunOptions {
             host_ns: 0,
             open_loop: false,
             bound: None,
+            bursts: None,
             sample_interval_ns: 10_000_000,
             samples: 200,
             precision: None,

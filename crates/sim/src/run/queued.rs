@@ -170,6 +170,10 @@ impl Sink for Queued<'_> {
     fn enter(&mut self, page: &HostPage, page_ops: PageOps) {
         let before = self.times.entered;
         let is_flush = page.kind == PageKind::Flush;
+        if self.times.is_burst_over(page.at_ns) {
+            let glimpse = self.device.glimpse();
+            self.times.read_burst(glimpse, page_ops, page.at_ns);
+        }
         if let RunClock::Open(open) = &self.times.clock {
             // Only an open loop has time without submissions.
             let arrival = open.arrival(page.at_ns);

@@ -2,7 +2,8 @@
 //!
 //! Rounds of equal length are compared by write amplification (`steady`). In a closed loop the firmware does not depend on times, so none are
 //! computed ([`warm_up`]). Where requests have arrival times, pauses are part of the load: the device works in them. There the warm-up is a run whose
-//! figures are discarded (`RunOptions::warm_up_round`).
+//! figures are discarded (`RunOptions::warm_up_round`). Where they arrive in bursts, a round consists of whole bursts: in a pause
+//! the device programs pages that the burst before it has written.
 //!
 //! Invariants: whole requests, as the run gets them; the run goes on where the source stands. Absent:
 //! whether the measured part was steady, which the run itself finds out.
@@ -95,10 +96,15 @@ impl Rounds {
         }
     }
 
+    /// Returns true if a round is long enough, after `done` pages in all.
+    pub(super) fn is_over(&self, done: u64) -> bool {
+        done - self.ended >= self.pages
+    }
+
     /// Returns true if a round has ended, after `done` pages in all, and further ones would change nothing: the last rounds
     /// were alike, or the host wrote nothing.
     pub(super) fn are_steady(&mut self, device: &Device, done: u64) -> bool {
-        if done - self.ended < self.pages {
+        if !self.is_over(done) {
             return false;
         }
         let glimpse = device.glimpse();

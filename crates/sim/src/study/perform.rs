@@ -131,6 +131,7 @@ impl RunSpec {
                     warm_up_round: Some(round),
                     open_loop: true,
                     bound: arrivals.bound,
+                    bursts: arrivals.bursts(),
                     ..RunOptions::default()
                 };
                 let mut pages = 0;
@@ -171,6 +172,7 @@ impl RunSpec {
             host_ns: config.host_ns,
             open_loop: self.arrivals.is_some(),
             bound: self.arrivals.and_then(|arrivals| arrivals.bound),
+            bursts: self.arrivals.and_then(|arrivals| arrivals.bursts()),
             threads,
             ..RunOptions::default()
         }

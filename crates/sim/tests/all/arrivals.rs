@@ -87,7 +87,40 @@ fn a_load_with_pauses_is_warmed_up_with_its_pauses() {
 
     spec.length = Length::Pages(720_000);
     let ratio = short.write_amplification / perform(&spec).write_amplification;
-    assert!((ratio - 1.0).abs() < 0.002, "{ratio}");
+    // Every second pause programs more than the others, so the figure of a run depends on which kind it begins and ends with.
+    assert!((ratio - 1.0).abs() < 0.005, "{ratio}");
+}
+
+/// In a pause the device programs again what the burst before it has written. So parts of a run are alike only if each has as many pauses
+/// as bursts.
+#[test]
+fn a_run_in_bursts_consists_of_whole_bursts_and_so_do_its_rounds() {
+    let settings = [
+        "geometry.channels=4",
+        "geometry.dies=8",
+        "geometry.superblocks=64",
+        "geometry.pages_per_block=384",
+        "addressable=0.5",
+        "firmware.scheme=none",
+        "firmware.lpns=120000",
+        "firmware.log_bytes=4MiB",
+        "firmware.gc_free=0.05",
+        "firmware.slc_share=0.2",
+    ];
+    let settings: Vec<Setting> = settings.iter().map(|text| text.parse().unwrap()).collect();
+    let config = DeviceConfig::preset("tlc-2t").unwrap();
+    let config = config.with(&settings).unwrap();
+    let mut spec = RunSpec::new(config, "seqwrite,pages=4".parse().unwrap());
+    // 10,000 pages, a sixth of those addressed.
+    spec.arrivals = Some("burst:2500:2,bound=32".parse().unwrap());
+    spec.length = Length::Pages(205_000);
+    let run = spec.perform(&Cores::default(), &mut |_| ControlFlow::Continue(()));
+    let run = run.unwrap().summary;
+
+    assert_eq!(run.requests.submitted, 21 * 2500);
+    assert_eq!(run.steady.warm_up_pages % 10_000, 0);
+    assert_eq!(run.steady.is_steady, Some(true));
+    assert!(run.ci95.write_amplification < 0.01 * run.write_amplification);
 }
 
 // A program takes half a millisecond. One at a time, the eighth write waits for seven others.
