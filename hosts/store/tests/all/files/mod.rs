@@ -7,7 +7,7 @@ mod steps;
 use proptest::prelude::*;
 use remap_ssd_device::{Device, DeviceConfig, LocalDisk};
 use remap_ssd_ftl::SchemeKind;
-use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
+use remap_ssd_nvme::controller::Subsystem;
 use remap_ssd_nvme::tcp::client::{Client, Options};
 use remap_ssd_nvme::tcp::server::{ConnectionLabel, Log, Server};
 use remap_ssd_nvme::tcp::target::{Allowed, Port};
@@ -175,14 +175,7 @@ fn every_store_is_the_same_store() {
     let os = OsStore::open(folder.path()).expect("it is there");
 
     let device = Device::format(config()).expect("possible");
-    let subsystem = Subsystem::new(
-        device,
-        "nqn.2026-11.test:store",
-        &[],
-        Latency::None,
-        true,
-        Health::default(),
-    );
+    let subsystem = Subsystem::new(device, "nqn.2026-11.test:store", &[]);
     let port = Port::new(
         Arc::new(subsystem.expect("possible")),
         Allowed {
