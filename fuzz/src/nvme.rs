@@ -16,8 +16,8 @@ use remap_ssd_ftl::Config;
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{ContentMode, Geometry};
 use remap_ssd_nvme::controller::{
-    Health, InMemory, IoCommand, IoRequest, Issuer, Latency, NamespaceSpec, Subsystem,
-    TRANSFER_BYTES_MAX, Transfer,
+    InMemory, IoCommand, IoRequest, Issuer, Latency, NamespaceSpec, Subsystem, TRANSFER_BYTES_MAX,
+    Transfer,
 };
 use remap_ssd_nvme::spec::command::{Cqe, Sqe};
 use remap_ssd_nvme::spec::pdu::{Ic, kind};
@@ -72,15 +72,9 @@ fn subsystem(dedup: bool, latency: Latency) -> Subsystem {
         lba_shift,
     };
 
-    Subsystem::new(
-        device,
-        NQN,
-        &[spec(12), spec(9)],
-        latency,
-        true,
-        Health::default(),
-    )
-    .expect("they fit")
+    let subsystem = Subsystem::new(device, NQN, &[spec(12), spec(9)]).expect("they fit");
+    subsystem.set_latency(latency);
+    subsystem
 }
 
 /// A stream of PDUs; the first byte says which digests were agreed on.

@@ -18,7 +18,7 @@ use crate::content::Content;
 use crate::oracle::CommandId;
 use crate::script::ScriptCommand;
 use rand::RngExt;
-use remap_ssd_ftl::{Config, Lpn, RecoveryError};
+use remap_ssd_ftl::{Config, Lpn, RecoveryError, Remap};
 use remap_ssd_media::{Faults, Image, Media, Oob, PageView, Ppn, SbId};
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -94,13 +94,13 @@ impl DamageDoubts {
                 [lpn..lpn.offset(len), NONE]
             }
             ScriptCommand::Deallocate { lpn, len } => [lpn..lpn.offset(len), NONE],
-            ScriptCommand::Remap {
+            ScriptCommand::Remap(Remap {
                 target,
                 source,
                 len,
                 relocate,
                 ..
-            } if target != source => {
+            }) if target != source => {
                 // A remap inherits the doubt of its source.
                 is_sound = Lpn::range(source, len).all(|lpn| !self.of[lpn.index()]);
                 let sources = if relocate {
@@ -110,7 +110,7 @@ impl DamageDoubts {
                 };
                 [target..target.offset(len), sources]
             }
-            ScriptCommand::Remap { .. }
+            ScriptCommand::Remap(_)
             | ScriptCommand::Flush
             | ScriptCommand::FileReset
             | ScriptCommand::Background { .. } => return,

@@ -13,7 +13,7 @@ use crate::promise::{CommandInFlight, Promise, UnflushedWrites};
 use crate::script::{CommandGenerator, ScriptCommand, content_of_many};
 use crate::setup::Setup;
 use remap_ssd_device::IndirectionUnits;
-use remap_ssd_ftl::{FileStatus, Ftl, Lpn, Refusal, Remap};
+use remap_ssd_ftl::{FileStatus, Ftl, Lpn, Refusal};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{ContentMode, Media, Page, Payload, Ppn};
 use std::collections::BTreeMap;
@@ -239,25 +239,10 @@ impl DeviceUnderTest {
                 None => self.ftl.deallocate(lpn, len),
                 Some(units) => units.zero(&mut self.ftl, lpn, len),
             },
-            ScriptCommand::Remap {
-                target,
-                source,
-                len,
-                relocate,
-                atomic,
-            } => {
-                let remap = Remap {
-                    target,
-                    source,
-                    len,
-                    relocate,
-                    atomic,
-                };
-                match &mut self.units {
-                    None => self.ftl.remap(&remap),
-                    Some(units) => units.remap(&mut self.ftl, &remap),
-                }
-            }
+            ScriptCommand::Remap(remap) => match &mut self.units {
+                None => self.ftl.remap(&remap),
+                Some(units) => units.remap(&mut self.ftl, &remap),
+            },
             ScriptCommand::Flush => self.ftl.flush(),
             ScriptCommand::Background { steps } => {
                 // Stops when nothing is left to do.

@@ -127,14 +127,9 @@ fn touches(command: &ScriptCommand, at: Lpn) -> bool {
         ScriptCommand::Deallocate { lpn, len } | ScriptCommand::WriteMany { lpn, len, .. } => {
             (lpn..lpn.offset(len)).contains(&at)
         }
-        ScriptCommand::Remap {
-            target,
-            source,
-            len,
-            ..
-        } => {
-            (target..target.offset(len)).contains(&at) || (source..source.offset(len)).contains(&at)
-        }
+        ScriptCommand::Remap(remap) => [remap.target, remap.source]
+            .iter()
+            .any(|lpn| (*lpn..lpn.offset(remap.len)).contains(&at)),
         ScriptCommand::Flush | ScriptCommand::FileReset | ScriptCommand::Background { .. } => false,
     }
 }

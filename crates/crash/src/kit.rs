@@ -2,7 +2,7 @@
 
 use crate::content::Content;
 use crate::script::ScriptCommand;
-use remap_ssd_media::Lpn;
+use remap_ssd_ftl::{Lpn, Remap};
 
 /// A write of one page.
 pub(crate) fn write(lpn: u32, content: Content) -> ScriptCommand {
@@ -14,24 +14,24 @@ pub(crate) fn write(lpn: u32, content: Content) -> ScriptCommand {
 
 /// A remap that leaves its sources mapped.
 pub(crate) fn remap(target: u32, source: u32, len: u32) -> ScriptCommand {
-    ScriptCommand::Remap {
+    ScriptCommand::Remap(Remap {
         target: Lpn(target),
         source: Lpn(source),
         len,
         relocate: false,
         atomic: false,
-    }
+    })
 }
 
 /// A remap that unmaps its sources.
 pub(crate) fn relocate(target: u32, source: u32, len: u32) -> ScriptCommand {
-    ScriptCommand::Remap {
+    ScriptCommand::Remap(Remap {
         target: Lpn(target),
         source: Lpn(source),
         len,
         relocate: true,
         atomic: false,
-    }
+    })
 }
 
 /// A deallocation of a range.

@@ -10,7 +10,7 @@
 
 use crate::content::{Content, LOST, UNKNOWN, ZEROES, name};
 use crate::script::{ScriptCommand, content_of_many};
-use remap_ssd_media::Lpn;
+use remap_ssd_ftl::{Lpn, Remap};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -106,13 +106,13 @@ impl Oracle {
             ScriptCommand::Deallocate { lpn, len } => effects
                 .pages
                 .extend(Lpn::range(lpn, len).map(|lpn| (lpn, ZEROES))),
-            ScriptCommand::Remap {
+            ScriptCommand::Remap(Remap {
                 target,
                 source,
                 len,
                 relocate,
                 atomic,
-            } if target != source => {
+            }) if target != source => {
                 effects.atomic = atomic;
 
                 // The sources before the command: a remap may overlap itself.
@@ -130,7 +130,7 @@ impl Oracle {
                     effects.moved.push((source.offset(at), target.offset(at)));
                 }
             }
-            ScriptCommand::Remap { .. }
+            ScriptCommand::Remap(_)
             | ScriptCommand::Flush
             | ScriptCommand::FileReset
             | ScriptCommand::Background { .. } => {}

@@ -15,7 +15,7 @@ use kit::Rig;
 use kit::numbers::Numbers;
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
-use remap_ssd_nvme::controller::{Latency, NamespaceSpec, VERIFY_BYTES_MAX, copy_blocks_max};
+use remap_ssd_nvme::controller::{NamespaceSpec, VERIFY_BYTES_MAX, copy_blocks_max};
 use remap_ssd_nvme::spec::command::{CopyCdw12, CopyRange, DsmCdw11, DsmRange, RwCdw12, Sqe};
 use remap_ssd_nvme::spec::opcode::io;
 use remap_ssd_nvme::tcp::client::{Call, Client, Options, Queue, entry};
@@ -41,7 +41,6 @@ fn rig(dir: &tempfile::TempDir, lba_shift: u8) -> Rig {
             pages: PAGES,
             lba_shift,
         }],
-        Latency::None,
     )
 }
 
@@ -166,11 +165,7 @@ fn main() {
 
 /// Sends an attack's commands on one queue until it is over; how many.
 fn repeat(mut queue: Queue, attack: &Attack, over: &AtomicBool) -> usize {
-    let call = Call {
-        sqe: attack.sqe,
-        send: &attack.data,
-        receive: 0,
-    };
+    let call = Call::sending(attack.sqe, &attack.data);
     let mut commands = 0;
     while !over.load(Ordering::SeqCst) {
         let Ok(answers) = queue.calls(&vec![call; attack.depth]) else {
@@ -260,11 +255,7 @@ fn one_command_at_its_limits() {
             .iter()
             .find(|attack| attack.lba_shift == shift && attack.depth > 3)
             .expect("there is one");
-        let copy = Call {
-            sqe: attack.sqe,
-            send: &attack.data,
-            receive: 0,
-        };
+        let copy = Call::sending(attack.sqe, &attack.data);
         timed(&mut client, &format!("Copy {name}"), &copy);
 
         if shift == 12 {
@@ -293,15 +284,7 @@ fn one_command_at_its_limits() {
         }
 
         let verified = client.rw(io::VERIFY, 0, ((VERIFY_BYTES_MAX >> shift) - 1) as u16);
-        timed(
-            &mut client,
-            "Verify",
-            &Call {
-                sqe: verified,
-                send: &[],
-                receive: 0,
-            },
-        );
+        timed(&mut client, "Verify", &Call::new(verified));
 
         let blocks = (1 << (20 - shift)) - 1;
         let data = vec![9; 1 << 20];
@@ -312,31 +295,19 @@ fn one_command_at_its_limits() {
         timed(
             &mut client,
             "Write of 1 MiB",
-            &Call {
-                sqe: written,
-                send: &data,
-                receive: 0,
-            },
+            &Call::sending(written, &data),
         );
         timed(
             &mut client,
             "Compare of 1 MiB",
-            &Call {
-                sqe: compared,
-                send: &data,
-                receive: 0,
-            },
+            &Call::sending(compared, &data),
         );
 
         let zeroed = client.rw(io::WRITE_ZEROES, u64::from(PAGES / 4) + 1, u16::MAX);
         timed(
             &mut client,
             "Write Zeroes of 65,536 blocks",
-            &Call {
-                sqe: zeroed,
-                send: &[],
-                receive: 0,
-            },
+            &Call::new(zeroed),
         );
 
         let range = DsmRange {
@@ -349,11 +320,7 @@ fn one_command_at_its_limits() {
         timed(
             &mut client,
             "trim of 1 GiB",
-            &Call {
-                sqe,
-                send: range.as_bytes(),
-                receive: 0,
-            },
+            &Call::sending(sqe, range.as_bytes()),
         );
         // As much as one command may name, in ranges of 1 GiB: the same ones again, since the
         // device is no larger.
@@ -362,11 +329,7 @@ fn one_command_at_its_limits() {
         timed(
             &mut client,
             "trim of 16 GiB",
-            &Call {
-                sqe,
-                send: ranges.as_bytes(),
-                receive: 0,
-            },
+            &Call::sending(sqe, ranges.as_bytes()),
         );
         drop(client);
         rig.stop();
@@ -380,11 +343,7 @@ fn force_writes(mut client: Client, seed: u16, depth: u32, began: Instant) -> us
         let mut forced = || {
             let mut sqe = client.rw(io::WRITE, numbers.below(PAGES.into()), 0);
             sqe.cdw12 = RwCdw12::new().with_fua(true).into_bits();
-            Call {
-                sqe,
-                send: &data[..],
-                receive: 0,
-            }
+            Call::sending(sqe, &data[..])
         };
         let calls: Vec<Call<'_>> = (0..depth).map(|_| forced()).collect();
         writes += client

@@ -2,8 +2,8 @@
 
 mod kit;
 
-use kit::Rig;
-use remap_ssd_nvme::controller::{Latency, VERIFY_BYTES_MAX, copy_blocks_max};
+use kit::{Rig, Setup};
+use remap_ssd_nvme::controller::{VERIFY_BYTES_MAX, copy_blocks_max};
 use remap_ssd_nvme::spec::command::{CopyCdw12, CopyRange, FeatureCdw10, RwCdw12, Sqe};
 use remap_ssd_nvme::spec::opcode::{admin, io};
 use remap_ssd_nvme::tcp::client::{Call, Client, Options, entry};
@@ -24,12 +24,10 @@ const READS_MIN: u32 = 20;
 const ATTACKS_MAX: u32 = 10;
 
 fn rig(limits: Limits) -> Rig {
-    Rig::limited(
-        kit::device(u64::from(PAGES) * PAGE as u64, false),
-        &[],
-        Latency::None,
-        limits,
-    )
+    let device = kit::device(u64::from(PAGES) * PAGE as u64, false);
+    Setup::of(kit::subsystem(device, &[]))
+        .limits(limits)
+        .start()
 }
 
 fn host(rig: &Rig, name: &str) -> Client {
@@ -106,15 +104,7 @@ fn others_read_while_one_host_copies() {
     let (sqe, range) = copy();
     let reads = reads_during(400 * 12, |client| {
         for _ in 0..4 {
-            together(
-                client,
-                Call {
-                    sqe,
-                    send: range.as_bytes(),
-                    receive: 0,
-                },
-                100,
-            );
+            together(client, Call::sending(sqe, range.as_bytes()), 100);
         }
     });
     assert!(
@@ -131,15 +121,7 @@ fn others_read_while_one_host_verifies() {
         .into_bits();
     let reads = reads_during(8000 * 2, |client| {
         for _ in 0..80 {
-            together(
-                client,
-                Call {
-                    sqe,
-                    send: &[],
-                    receive: 0,
-                },
-                100,
-            );
+            together(client, Call::new(sqe), 100);
         }
     });
     assert!(
@@ -155,15 +137,7 @@ fn others_read_while_one_host_deallocates() {
     sqe.cdw12 = RwCdw12::new().with_nlb_z((HALF - 1) as u16).into_bits();
     let reads = reads_during(1000, |client| {
         for _ in 0..20 {
-            together(
-                client,
-                Call {
-                    sqe,
-                    send: &[],
-                    receive: 0,
-                },
-                100,
-            );
+            together(client, Call::new(sqe), 100);
         }
     });
     assert!(
@@ -180,16 +154,7 @@ fn a_host_whose_keep_alives_arrive_in_time_lives_however_late_they_are_read() {
     sqe.cdw10 = FeatureCdw10::new().with_fid(0x0f).into_bits();
     sqe.cdw11 = 250;
     client
-        .admin(|queue| {
-            queue.call(
-                "keep alive of 250 ms",
-                &Call {
-                    sqe,
-                    send: &[],
-                    receive: 0,
-                },
-            )
-        })
+        .admin(|queue| queue.call("keep alive of 250 ms", &Call::new(sqe)))
         .expect("served");
 
     // Both queues' threads wait for the device, while the host sends a keep-alive every 100 ms.
@@ -199,29 +164,13 @@ fn a_host_whose_keep_alives_arrive_in_time_lives_however_late_they_are_read() {
     };
     let held = rig.subsystem.device();
     client
-        .admin(|queue| {
-            queue.send_only(&Call {
-                sqe: smart,
-                send: &[],
-                receive: 512,
-            })
-        })
+        .admin(|queue| queue.send_only(&Call::receiving(smart, 512)))
         .expect("sent");
     let read = client.rw(io::READ, 0, 0);
     client
-        .queue(|queue| {
-            queue.send_only(&Call {
-                sqe: read,
-                send: &[],
-                receive: PAGE,
-            })
-        })
+        .queue(|queue| queue.send_only(&Call::receiving(read, PAGE)))
         .expect("sent");
-    let alive = Call {
-        sqe: entry(admin::KEEP_ALIVE, 0),
-        send: &[],
-        receive: 0,
-    };
+    let alive = Call::new(entry(admin::KEEP_ALIVE, 0));
     for _ in 0..20 {
         client.admin(|queue| queue.send_only(&alive)).expect("sent");
         std::thread::sleep(Duration::from_millis(100));
@@ -236,8 +185,6 @@ fn a_host_whose_keep_alives_arrive_in_time_lives_however_late_they_are_read() {
         !lines.iter().any(|line| line.contains("nothing was heard")),
         "{lines:?}"
     );
-    drop(client);
-    rig.stop();
 }
 
 #[test]
@@ -248,16 +195,7 @@ fn a_silent_host_is_given_up() {
     sqe.cdw10 = FeatureCdw10::new().with_fid(0x0f).into_bits();
     sqe.cdw11 = 100;
     client
-        .admin(|queue| {
-            queue.call(
-                "keep alive of 100 ms",
-                &Call {
-                    sqe,
-                    send: &[],
-                    receive: 0,
-                },
-            )
-        })
+        .admin(|queue| queue.call("keep alive of 100 ms", &Call::new(sqe)))
         .expect("served");
     let began = Instant::now();
     let lines = || rig.lines.0.lock().expect("nothing fails here").clone();
@@ -269,8 +207,6 @@ fn a_silent_host_is_given_up() {
         );
         std::thread::sleep(Duration::from_millis(20));
     }
-    drop(client);
-    rig.stop();
 }
 
 #[test]
@@ -299,5 +235,4 @@ fn a_host_connects_while_the_device_is_busy() {
     for thread in threads {
         assert!(thread.join().expect("no panic").expect("it is let in"));
     }
-    rig.stop();
 }

@@ -16,9 +16,7 @@ use kit::raw::{connect, connect_data, enabled, property_set};
 use remap_ssd_device::{Device, DeviceConfig, Lpn};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_media::{Page, Payload};
-use remap_ssd_nvme::controller::{
-    AdminOutcome, Association, Health, Latency, NamespaceSpec, Rights, Subsystem,
-};
+use remap_ssd_nvme::controller::{AdminOutcome, Association, NamespaceSpec, Rights};
 use remap_ssd_nvme::spec::opcode::admin;
 use remap_ssd_nvme::spec::status::Status;
 use remap_ssd_nvme::tcp::client::entry;
@@ -92,15 +90,7 @@ fn format(device: Device) -> Status {
         pages,
         lba_shift: 12,
     });
-    let subsystem = Subsystem::new(
-        device,
-        kit::NQN,
-        &specs,
-        Latency::None,
-        true,
-        Health::default(),
-    );
-    let subsystem = Arc::new(subsystem.expect("possible"));
+    let subsystem = Arc::new(kit::subsystem(device, &specs));
     let address: SocketAddr = "127.0.0.1:4420".parse().expect("an address");
     let data = connect_data(0xffff);
     let connected = Association::connect(&subsystem, &connect(0), &data, address, 0);

@@ -232,24 +232,16 @@ fn subsystem(
              firmware.power_loss_protection), which power cuts empty; omit the option",
         ));
     }
-    let subsystem = Subsystem::new(
-        device,
-        &file.nqn,
-        &specs,
-        spec.latency,
-        dir.is_some(),
-        health,
-    );
-    let subsystem = subsystem.map_err(ServiceError::failed)?;
-
-    let subsystem = match spec.volatile_cache {
-        Some(bytes) => subsystem.with_cache(bytes),
-        None => subsystem,
-    };
+    let subsystem = Subsystem::new(device, &file.nqn, &specs);
+    let mut subsystem = subsystem.map_err(ServiceError::failed)?.with_health(health);
+    subsystem.set_latency(spec.latency);
+    if let Some(bytes) = spec.volatile_cache {
+        subsystem = subsystem.with_cache(bytes);
+    }
 
     let Some(dir) = dir else {
         // A restarted device in memory is empty, so it must not look like the previous one.
-        return Ok(subsystem.of_incarnation(random()));
+        return Ok(subsystem.in_memory().of_incarnation(random()));
     };
     let kept = file.kept_namespaces().map_err(ServiceError::failed)?;
     let store = NamespaceFolder::new(dir.clone(), file.clone());

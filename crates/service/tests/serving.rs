@@ -3,11 +3,11 @@
 use remap_ssd_device::{Device, DeviceConfig, Lpn};
 use remap_ssd_http::{Refused, Watched};
 use remap_ssd_media::Payload;
-use remap_ssd_nvme::controller::{Gate, Health, Subsystem};
+use remap_ssd_nvme::controller::{Gate, Subsystem};
 use remap_ssd_nvme::tcp::client::{Client, Options};
 use remap_ssd_service::{
-    Advertised, Latency, Played, PlayedOptions, SchemeKind, Served, Service, ServiceError, Shape,
-    Spec, image,
+    Advertised, Played, PlayedOptions, SchemeKind, Served, Service, ServiceError, Shape, Spec,
+    image,
 };
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
@@ -309,7 +309,7 @@ fn an_impossible_speed_is_refused() {
 #[test]
 fn a_log_level_that_cannot_be_changed_is_not_reported_as_changed() {
     let nqn = "nqn.2026-11.test:remap-ssd";
-    let subsystem = Subsystem::new(device(), nqn, &[], Latency::None, false, Health::default());
+    let subsystem = Subsystem::new(device(), nqn, &[]);
     let gate = Arc::new(Gate::new(Arc::new(subsystem.expect("possible"))));
     let served = Served::new(gate, Instant::now(), None, nqn, None, Arc::new(()));
 
@@ -343,7 +343,7 @@ fn a_copy_of_a_served_image_with_an_slc_cache_has_all_pages() {
     let (device, _) = Device::open_in_folder(&dir).expect("an image");
 
     let nqn = "nqn.2026-11.test:remap-ssd";
-    let subsystem = Subsystem::new(device, nqn, &[], Latency::None, true, Health::default());
+    let subsystem = Subsystem::new(device, nqn, &[]);
     let subsystem = Arc::new(subsystem.expect("possible"));
     let gate = Arc::new(Gate::new(Arc::clone(&subsystem)));
     let served = Served::new(

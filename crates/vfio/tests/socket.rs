@@ -3,7 +3,7 @@
 
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
-use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
+use remap_ssd_nvme::controller::Subsystem;
 use remap_ssd_vfio::Service;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -25,8 +25,7 @@ fn its_owner_alone_may_connect_and_nonsense_is_a_few_lines_of_the_log() {
         DeviceConfig::for_service(32 << 20, SchemeKind::RemapSsd, false).expect("possible");
     let device = Device::format(config).expect("possible");
     let nqn = "nqn.2026-11.test:remap-ssd";
-    let subsystem =
-        Subsystem::new(device, nqn, &[], Latency::None, true, Health::default()).expect("possible");
+    let subsystem = Subsystem::new(device, nqn, &[]).expect("possible");
     let subsystem = Arc::new(subsystem);
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("socket");

@@ -359,14 +359,7 @@ fn begin(store: &dyn Store, part: &str, snapshot: &FileSnapshot) -> Result<(), F
     // Written before the first copy, so that no copy exists without a manifest.
     let FileSnapshot { made_at, files, .. } = snapshot.clone();
 
-    let file = store.open(
-        part,
-        OpenOptions {
-            create: Create::New,
-            open_end: false,
-            written_next: false,
-        },
-    )?;
+    let file = store.open(part, Create::New.into())?;
 
     store.write(
         file,
@@ -416,14 +409,7 @@ fn copy_all(
 fn share_whole(store: &dyn Store, from: &str, to: &str, bytes: u64) -> Result<FileId, FilesError> {
     let source = store.open(from, OpenOptions::default())?;
 
-    let target = store.open(
-        to,
-        OpenOptions {
-            create: Create::IfAbsent,
-            open_end: false,
-            written_next: false,
-        },
-    )?;
+    let target = store.open(to, Create::IfAbsent.into())?;
 
     // Truncated first, so that no page mixes the two files.
     if store.size(target)? > bytes {

@@ -172,14 +172,7 @@ impl<'a> Import<'a> {
             Ok(()) | Err(StoreError::NotFound(_)) => {}
             Err(error) => return Err(error.into()),
         }
-        let file = volume.open(
-            &part,
-            OpenOptions {
-                create: Create::New,
-                open_end: false,
-                written_next: false,
-            },
-        )?;
+        let file = volume.open(&part, Create::New.into())?;
         let copied = copy_in(*volume, file, source, expected, progress);
         let bytes = copied.inspect_err(|_| {
             // If this fails too, the first error is reported.

@@ -109,10 +109,7 @@ struct Taking<'a>(&'a dyn Store);
 
 impl Read for Taking<'_> {
     fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
-        let new = OpenOptions {
-            create: Create::New,
-            ..OpenOptions::default()
-        };
+        let new = OpenOptions::from(Create::New);
         let taken = self.0.open("file", new);
         taken.map(|_| 0).map_err(io::Error::other)
     }

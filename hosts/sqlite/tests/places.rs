@@ -185,10 +185,7 @@ fn a_file_that_is_deleted_while_sqlite_looks_for_it_is_absent_and_no_error() {
     };
 
     for name in ["app.db-wal", "app.db-journal"] {
-        let options = OpenOptions {
-            create: Create::New,
-            ..OpenOptions::default()
-        };
+        let options = OpenOptions::from(Create::New);
         let file = store.open(name, options).expect("possible");
         store.write(file, 0, &[1; 4096]).expect("possible");
         let is_log = c_int::from(name == "app.db-wal");

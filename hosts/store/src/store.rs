@@ -49,6 +49,15 @@ pub struct OpenOptions {
     pub written_next: bool,
 }
 
+impl From<Create> for OpenOptions {
+    fn from(create: Create) -> Self {
+        Self {
+            create,
+            ..Self::default()
+        }
+    }
+}
+
 /// An entry of the list of files.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct FileInfo {

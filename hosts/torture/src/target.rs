@@ -20,9 +20,7 @@ use remap_ssd_device::{Device, DeviceConfig, Lpn, SERVICE_BYTES_MIN};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_media::Payload;
 use remap_ssd_media::geometry::PAGE_BYTES;
-use remap_ssd_nvme::controller::{
-    self, Health, Latency, NamespaceSpec, NewContent, Subsystem, Ticket,
-};
+use remap_ssd_nvme::controller::{self, NamespaceSpec, NewContent, Subsystem, Ticket};
 use remap_ssd_nvme::tcp::server::{ConnectionLabel, Limits, Log, Server, Stopper};
 use remap_ssd_nvme::tcp::target::{Allowed, Port};
 use std::io;
@@ -132,8 +130,7 @@ impl Target {
             pages: (self.shape.bytes() / PAGE_BYTES as u64) as u32,
             lba_shift: self.shape.block_bytes.trailing_zeros() as u8,
         };
-        let (latency, health) = (Latency::None, Health::default());
-        Subsystem::new(device, NQN, &[disk], latency, true, health).map_err(broken)
+        Subsystem::new(device, NQN, &[disk]).map_err(broken)
     }
 
     fn serve_subsystem(&self, subsystem: Subsystem) -> Result<Serving, TortureError> {

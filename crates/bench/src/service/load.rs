@@ -206,11 +206,7 @@ impl Lane {
         };
 
         let sqe = client.rw(opcode, first.into(), (load.pages - 1) as u16);
-        let mut call = Call {
-            sqe,
-            send: &[],
-            receive: bytes,
-        };
+        let mut call = Call::receiving(sqe, bytes);
 
         // Only the two ends of a page change: filling it would add to the measured time.
         if load.kind.writes() {
@@ -221,11 +217,7 @@ impl Lane {
                 page[..8].copy_from_slice(&content);
                 page[PAGE - 8..].copy_from_slice(&content);
             }
-            call = Call {
-                sqe,
-                send: &self.buffers[start..start + bytes],
-                receive: 0,
-            };
+            call = Call::sending(sqe, &self.buffers[start..start + bytes]);
         }
 
         self.queue.put(cid, &call);

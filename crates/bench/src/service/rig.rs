@@ -5,7 +5,7 @@ use crate::BenchError;
 use remap_ssd_device::{Device, DeviceConfig, Setting};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_nvme::auth::{Credentials, Hash, HostKeys, Keyring, Keys, Secret, TlsKey};
-use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
+use remap_ssd_nvme::controller::{Latency, Subsystem};
 use remap_ssd_nvme::tcp::client::{Client, Options};
 use remap_ssd_nvme::tcp::server::{ConnectionLabel, Log, Server, Stopper};
 use remap_ssd_nvme::tcp::target::{Allowed, Port};
@@ -113,10 +113,12 @@ impl Rig {
             None => Device::in_memory(config.clone()).map_err(BenchError::failed)?,
         };
 
-        let durable = image.is_some();
-        let subsystem =
-            Subsystem::new(device, NQN, &[], served.latency, durable, Health::default());
-        let subsystem = Arc::new(subsystem.map_err(BenchError::failed)?);
+        let mut subsystem = Subsystem::new(device, NQN, &[]).map_err(BenchError::failed)?;
+        subsystem.set_latency(served.latency);
+        if image.is_none() {
+            subsystem = subsystem.in_memory();
+        }
+        let subsystem = Arc::new(subsystem);
         let start = |dir: &TempDir| Writeback::start(dir.path(), Arc::downgrade(&subsystem));
         let writeback = image.as_ref().map(start).transpose();
         let writeback = writeback.map_err(BenchError::failed)?;

@@ -1,6 +1,6 @@
 //! Arguments: the examples in the help run, and mistakes give one sentence and the right exit code.
 
-use crate::kit::{TINY, compare, run, run_in};
+use crate::kit::{TINY, Words, compare, run, run_in};
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -80,7 +80,7 @@ fn prepare(directory: &Path) {
     .unwrap();
     std::fs::write(directory.join("mine.csv"), "1000,sda,W,4096,8192\n").unwrap();
     std::fs::copy(OLTP_JOB, directory.join("oltp.fio")).unwrap();
-    let toml = run(&["presets", "--toml", "fast21-32g"]).ok().out;
+    let toml = run("presets --toml fast21-32g").ok().out;
     std::fs::write(directory.join("device.toml"), toml).unwrap();
 }
 
@@ -160,7 +160,7 @@ fn short_help_fits_a_screen_and_has_the_daily_options_under_headings() {
 #[test]
 fn what_is_set_changes_the_device() {
     let results = |args: &[&str]| {
-        let mut results = compare(&[&["--scheme", "remap-ssd"], args].concat());
+        let mut results = compare(&"--scheme remap-ssd".and(args));
         results.as_object_mut().unwrap().remove("command");
         results
     };
@@ -176,8 +176,7 @@ fn what_is_set_changes_the_device() {
 
     // Of hybrid mapping.
     let hybrid = |args: &[&str]| {
-        let mut results =
-            compare(&[&["--scheme", "shadow-oob", "--mapping", "hybrid"], args].concat());
+        let mut results = compare(&"--scheme shadow-oob --mapping hybrid".and(args));
         results.as_object_mut().unwrap().remove("command");
         results
     };
@@ -188,18 +187,8 @@ fn what_is_set_changes_the_device() {
 #[test]
 fn a_job_file_is_measured_as_the_options_that_it_stands_for() {
     let results = |args: &[&str]| {
-        let args = [
-            &[
-                "compare",
-                "--json",
-                "--scale",
-                "1/64",
-                "--scheme",
-                "none,remap-ssd",
-            ],
-            args,
-        ];
-        let mut results = run(&args.concat()).ok().json();
+        let common = "compare --json --scale 1/64 --scheme none,remap-ssd";
+        let mut results = run(&common.and(args)).ok().json();
         results.as_object_mut().unwrap().remove("command");
         let left_out = results["config"]["feed"]
             .as_object_mut()
@@ -207,16 +196,11 @@ fn a_job_file_is_measured_as_the_options_that_it_stands_for() {
             .remove("job_left_out");
         (results, left_out)
     };
-    let options = [
-        "--workload",
-        "zipfrw:0.99:70,pages=2",
-        "--content",
-        "repeat:0.3",
-    ];
+    let options = "--workload zipfrw:0.99:70,pages=2 --content repeat:0.3";
     let amounts = ["--queue-depth", "32", "--writes", "32768"];
 
     let (of_job, left_out) = results(&["--job", OLTP_JOB]);
-    let (of_options, none) = results(&[&options[..], &amounts].concat());
+    let (of_options, none) = results(&options.and(&amounts));
     // Not `assert_eq`, which would print megabytes.
     assert!(of_job == of_options);
     // Options left out are listed in the results and on the screen.
@@ -235,8 +219,7 @@ fn a_job_file_is_measured_as_the_options_that_it_stands_for() {
 
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("bad.fio"), "[a]\nrw=randtrim\n").unwrap();
-    run_in(directory.path(), &["compare", "--job", "bad.fio"])
-        .fails(2, &["bad.fio", "line 2: rw=randtrim"]);
+    run_in(directory.path(), "compare --job bad.fio").fails(2, &["bad.fio", "line 2: rw=randtrim"]);
     run(&["compare", "--job", OLTP_JOB, "--trace", "x"]).fails(2, &["--trace"]);
 }
 
@@ -301,7 +284,7 @@ fn requests_in_flight_are_those_of_the_option_else_of_the_job_file_else_of_the_d
 
 #[test]
 fn the_examples_of_the_program_itself_parse() {
-    let help = run(&["--help"]).ok().out;
+    let help = run("--help").ok().out;
     let examples = examples(&help);
     assert!(examples.len() >= 3, "{help}");
     assert!(
@@ -315,170 +298,107 @@ fn the_examples_of_the_program_itself_parse() {
 
 #[test]
 fn mistakes_in_the_arguments_exit_with_2() {
-    let mistakes: &[(&[&str], &str)] = &[
-        (&[], "Usage"),
-        (&["no-such-command"], "no-such-command"),
-        (&["compare", "--no-such-option"], "--no-such-option"),
+    let mistakes = [
+        ("", "Usage"),
+        ("no-such-command", "no-such-command"),
+        ("compare --no-such-option", "--no-such-option"),
+        ("compare --scheme raid", "no scheme is named 'raid'"),
         (
-            &["compare", "--scheme", "raid"],
-            "no scheme is named 'raid'",
-        ),
-        (
-            &["compare", "--preset", "raid"],
+            "compare --preset raid",
             "no preset is named `raid`; there are fast21-32g",
         ),
-        (&["compare", "--scale", "2"], "at most 1"),
-        (&["compare", "--scale", "0"], "above 0"),
+        ("compare --scale 2", "at most 1"),
+        ("compare --scale 0", "above 0"),
+        ("compare --workload walk", "unknown workload `walk`"),
         (
-            &["compare", "--workload", "walk"],
-            "unknown workload `walk`",
-        ),
-        (
-            &["compare", "--workload", "randwrite,pages=99999999"],
+            "compare --workload randwrite,pages=99999999",
             "does not fit",
         ),
-        (&["compare", "--content", "papers"], "unknown content model"),
-        (&["compare", "--content", "papers:3"], "0 to 1"),
-        (&["compare", "--duplicates", "1.5"], "share"),
+        ("compare --content papers", "unknown content model"),
+        ("compare --content papers:3", "0 to 1"),
+        ("compare --duplicates 1.5", "share"),
         (
-            &["compare", "--duplicates", "0.3", "--content", "unique"],
+            "compare --duplicates 0.3 --content unique",
             "cannot be used with",
         ),
-        (&["compare", "--log-size", "large"], "size such as"),
-        (&["compare", "--writes", "0"], "count such as"),
-        (&["compare", "--queue-depth", "0"], "queue-depth"),
-        (&["compare", "--threads", "0"], "threads"),
+        ("compare --log-size large", "size such as"),
+        ("compare --writes 0", "count such as"),
+        ("compare --queue-depth 0", "queue-depth"),
+        ("compare --threads 0", "threads"),
         (
-            &["compare", "--memory", "20MiB"],
+            "compare --memory 20MiB",
             "a smaller --scale or fewer --threads",
         ),
         (
-            &["compare", "--memory", "20MiB", "--threads", "1"],
+            "compare --memory 20MiB --threads 1",
             "and 20.0 MiB are available",
         ),
-        (&["compare", "--dedup", "perhaps"], "on, off"),
-        (&["compare", "--fold", "modulo"], "--trace"),
-        (&["compare", "--aging", "fill=full"], "none of fill=random"),
-        (&["compare", "--aging", "nvram_used=7"], "from 0 to 1"),
+        ("compare --dedup perhaps", "on, off"),
+        ("compare --fold modulo", "--trace"),
+        ("compare --aging fill=full", "none of fill=random"),
+        ("compare --aging nvram_used=7", "from 0 to 1"),
         (
-            &["compare", "--aging", "fill=whole", "--no-aging"],
+            "compare --aging fill=whole --no-aging",
             "cannot be used with",
         ),
-        (&["compare", "--arrivals", "trace"], "no times of its own"),
+        ("compare --arrivals trace", "no times of its own"),
         (
-            &["compare", "--arrivals", "rate:fast"],
+            "compare --arrivals rate:fast",
             "none of trace, trace:SPEED, rate:R and burst:N:S",
         ),
+        ("compare --arrivals rate:5,bound=0", "from 1 to 65535"),
         (
-            &["compare", "--arrivals", "rate:5,bound=0"],
-            "from 1 to 65535",
-        ),
-        (
-            &["compare", "--arrivals", "rate:5", "--queue-depth", "4"],
+            "compare --arrivals rate:5 --queue-depth 4",
             "cannot be used with",
         ),
+        ("compare --trace x --writes 10", "cannot be used with"),
+        ("compare --trace x --format pcap", "unknown trace format"),
+        ("compare --trace x --fold twice", "unknown fold"),
+        ("compare --age x --preset fast21-32g", "cannot be used with"),
         (
-            &["compare", "--trace", "x", "--writes", "10"],
-            "cannot be used with",
-        ),
-        (
-            &["compare", "--trace", "x", "--format", "pcap"],
-            "unknown trace format",
-        ),
-        (
-            &["compare", "--trace", "x", "--fold", "twice"],
-            "unknown fold",
-        ),
-        (
-            &["compare", "--age", "x", "--preset", "fast21-32g"],
-            "cannot be used with",
-        ),
-        (
-            &["crash", "--mutant", "luck"],
+            "crash --mutant luck",
             "no guard is named 'luck'; there are erase-waits",
         ),
-        (&["crash", "--replay", "xyz"], "not a replay code"),
+        ("crash --replay xyz", "not a replay code"),
         (
-            &["crash", "--replay", "pebble+hybrid:1:ab"],
+            "crash --replay pebble+hybrid:1:ab",
             "works with --mapping page only",
         ),
         (
-            &["crash", "--replay", "shadow-oob+hybrid/cagc:1:ab"],
+            "crash --replay shadow-oob+hybrid/cagc:1:ab",
             "sorts pages into zones",
         ),
         (
-            &[
-                "crash",
-                "--mutant",
-                "unshared-renewed",
-                "--scheme",
-                "wal-ssd",
-            ],
+            "crash --mutant unshared-renewed --scheme wal-ssd",
             "works with --mapping page only",
         ),
         (
-            &["crash", "--mutant", "homes-renewed", "--mapping", "hybrid"],
+            "crash --mutant homes-renewed --mapping hybrid",
             "works with --mapping page only",
         ),
-        (&["crash", "--seconds", "0"], "seconds"),
-        (&["crash", "--cuts", "none"], "count"),
-        (&["presets", "--toml", "raid"], "no preset is named"),
-        (&["inspect"], "IMAGE"),
-        (&["compare", "--workload", "ycsb,size=99"], "ycsb needs"),
+        ("crash --seconds 0", "seconds"),
+        ("crash --cuts none", "count"),
+        ("presets --toml raid", "no preset is named"),
+        ("inspect", "IMAGE"),
+        ("compare --workload ycsb,size=99", "ycsb needs"),
+        ("compare --workload oltp,files=3", "none of size=FACTOR"),
+        ("trace stat", "<FILE>"),
+        ("trace stat --workload walk", "or a model: fileserver, oltp"),
+        ("trace make oltp --out x", "--requests"),
+        ("trace make oltp --requests 10", "--out"),
         (
-            &["compare", "--workload", "oltp,files=3"],
-            "none of size=FACTOR",
-        ),
-        (&["trace", "stat"], "<FILE>"),
-        (
-            &["trace", "stat", "--workload", "walk"],
-            "or a model: fileserver, oltp",
-        ),
-        (&["trace", "make", "oltp", "--out", "x"], "--requests"),
-        (&["trace", "make", "oltp", "--requests", "10"], "--out"),
-        (
-            &[
-                "trace",
-                "make",
-                "oltp",
-                "--requests",
-                "10",
-                "--out",
-                "x",
-                "--format",
-                "pcap",
-            ],
+            "trace make oltp --requests 10 --out x --format pcap",
             "unknown trace format",
         ),
         (
-            &[
-                "trace",
-                "make",
-                "ycsb",
-                "--requests",
-                "10",
-                "--out",
-                "x",
-                "--device",
-                "1MiB",
-            ],
+            "trace make ycsb --requests 10 --out x --device 1MiB",
             "ycsb needs",
         ),
         (
-            &[
-                "trace",
-                "make",
-                "oltp",
-                "--requests",
-                "10",
-                "--out",
-                "x",
-                "--device",
-                "99TiB",
-            ],
+            "trace make oltp --requests 10 --out x --device 99TiB",
             "4KiB to 8TiB",
         ),
-        (&["bench", "--preset", "raid"], "no preset is named"),
+        ("bench --preset raid", "no preset is named"),
     ];
     for (args, word) in mistakes {
         run(args).fails(2, &[word]);
@@ -487,7 +407,7 @@ fn mistakes_in_the_arguments_exit_with_2() {
 
 #[test]
 fn an_impossible_log_is_said_in_one_sentence() {
-    run(&["compare", "--scheme", "remap-ssd", "--log-size", "1KiB"]).fails_in_one_line(
+    run("compare --scheme remap-ssd --log-size 1KiB").fails_in_one_line(
         2,
         &["scheme remap-ssd", "log_bytes", "given: --log-size 1KiB"],
     );
@@ -496,7 +416,7 @@ fn an_impossible_log_is_said_in_one_sentence() {
 #[test]
 fn a_bad_device_file_is_named_with_the_reason() {
     let directory = tempfile::tempdir().unwrap();
-    let whole = run(&["presets", "--toml", "fast21-32g"]).ok().out;
+    let whole = run("presets --toml fast21-32g").ok().out;
     let cases = [
         (
             "preset = \"fast21-32g\"\n[flash]\nread_nanoseconds = 5\n".to_owned(),
@@ -529,24 +449,17 @@ fn a_bad_device_file_is_named_with_the_reason() {
     ];
     for (text, word) in cases {
         std::fs::write(directory.path().join("bad.toml"), text).unwrap();
-        run_in(directory.path(), &["compare", "--config", "bad.toml"])
+        run_in(directory.path(), "compare --config bad.toml")
             .fails_in_one_line(2, &["bad.toml", word]);
     }
-    run_in(directory.path(), &["compare", "--config", "none.toml"])
+    run_in(directory.path(), "compare --config none.toml")
         .fails_in_one_line(1, &["none.toml", "No such file"]);
 
     // Each value is possible, but not the device that file and options describe together.
     let text = "preset = \"fast21-32g\"\nscale = \"1/256\"\n";
     std::fs::write(directory.path().join("good.toml"), text).unwrap();
     for option in ["--set=firmware.lpns=99_000_000", "--log-size=64"] {
-        let args = [
-            "compare",
-            "--config",
-            "good.toml",
-            "--scheme",
-            "remap-ssd",
-            option,
-        ];
+        let args = format!("compare --config good.toml --scheme remap-ssd {option}");
         run_in(directory.path(), &args).fails(2, &["good.toml: scheme remap-ssd: "]);
     }
 }
@@ -580,8 +493,8 @@ fn a_reader_that_leaves_early_is_no_failure() {
 #[test]
 fn every_preset_is_listed_with_its_assumptions_and_reads_back() {
     let directory = tempfile::tempdir().unwrap();
-    let text = run(&["presets"]).ok().out;
-    let list = run(&["presets", "--json"]).ok().json();
+    let text = run("presets").ok().out;
+    let list = run("presets --json").ok().json();
     let presets = list.as_array().unwrap();
     assert!(presets.len() >= 4);
     for preset in presets {
@@ -592,20 +505,9 @@ fn every_preset_is_listed_with_its_assumptions_and_reads_back() {
         }
         let toml = run(&["presets", "--toml", name]).ok().out;
         std::fs::write(directory.path().join("device.toml"), toml).unwrap();
-        let args = [
-            "compare",
-            "--config",
-            "device.toml",
-            "--scheme",
-            "none",
-            "--scale",
-            "1/256",
-            "--writes",
-            "100",
-            "--no-aging",
-            "--json",
-        ];
-        let ran = run_in(directory.path(), &args).ok().json();
+        let args = "compare --config device.toml --scheme none --scale 1/256 \
+                    --writes 100 --no-aging --json";
+        let ran = run_in(directory.path(), args).ok().json();
         assert_eq!(ran["config"]["device"]["name"], *name);
     }
 }

@@ -1,21 +1,12 @@
 //! `crash`: its contract, and failures.
 
-use crate::kit::run;
+use crate::kit::{Words, run};
 
 #[test]
 fn one_scheme_is_an_object_and_several_are_a_list() {
-    let one = run(&[
-        "crash",
-        "--scheme",
-        "remap-ssd",
-        "--cuts",
-        "300",
-        "--seed",
-        "7",
-        "--json",
-    ])
-    .ok()
-    .json();
+    let one = run("crash --scheme remap-ssd --cuts 300 --seed 7 --json")
+        .ok()
+        .json();
     assert_eq!(
         (&one["scheme"], &one["violations"], &one["seed"]),
         (&"remap-ssd".into(), &0.into(), &7.into())
@@ -24,7 +15,7 @@ fn one_scheme_is_an_object_and_several_are_a_list() {
         assert!(one[field].as_u64().unwrap() > 0, "{field}");
     }
     assert!(one["cuts"].as_u64().unwrap() >= 300);
-    let all = run(&["crash", "--cuts", "100", "--json"]).ok().json();
+    let all = run("crash --cuts 100 --json").ok().json();
     let schemes: Vec<&str> = all
         .as_array()
         .unwrap()
@@ -60,31 +51,16 @@ fn schemes_that_settings_do_not_suit_are_left_out_unless_they_are_named() {
     assert!(schemes.iter().any(|report| report["scheme"] == "remap-ssd"));
     assert!(schemes.iter().all(|report| report["scheme"] != "flog"));
 
-    let named = [
-        "crash",
-        "--cuts",
-        "40",
-        "--set",
-        set,
-        "--scheme",
-        "remap-ssd,flog",
-    ];
+    let named = format!("crash --cuts 40 --set {set} --scheme remap-ssd,flog");
     run(&named).fails(2, &["no device of the campaign can work so", "scheme flog"]);
 }
 
 #[test]
 fn a_campaign_of_cuts_depends_on_the_seed_alone() {
     let with = |threads: &str| {
-        run(&[
-            "crash",
-            "--cuts",
-            "300",
-            "--scheme",
-            "nlog",
-            "--threads",
-            threads,
-            "--json",
-        ])
+        run(&format!(
+            "crash --cuts 300 --scheme nlog --threads {threads} --json"
+        ))
         .ok()
         .out
     };
@@ -93,7 +69,7 @@ fn a_campaign_of_cuts_depends_on_the_seed_alone() {
 
 #[test]
 fn schemes_in_dram_are_caught_and_that_is_a_success() {
-    let ran = run(&["crash", "--scheme", "opt,unsafe"]).ok();
+    let ran = run("crash --scheme opt,unsafe").ok();
     assert_eq!(
         ran.out.matches("loses data, as expected: caught").count(),
         2,
@@ -101,20 +77,13 @@ fn schemes_in_dram_are_caught_and_that_is_a_success() {
         ran.out
     );
     // One cut may not be enough to catch it; then the campaign has proved nothing.
-    let json = run(&["crash", "--scheme", "opt", "--json"]).ok().json();
+    let json = run("crash --scheme opt --json").ok().json();
     assert_eq!(json["violations"], 1);
 }
 
 #[test]
 fn a_missing_guard_is_noticed_and_its_code_replays() {
-    let ran = run(&[
-        "crash",
-        "--mutant",
-        "entry-after-page",
-        "--seconds",
-        "60",
-        "--json",
-    ]);
+    let ran = run("crash --mutant entry-after-page --seconds 60 --json");
     assert_eq!(ran.code, 1, "{}", ran.err);
     let report = ran.json();
     let failure = &report["failures"][0];
@@ -134,32 +103,17 @@ fn a_missing_guard_is_noticed_and_its_code_replays() {
 #[test]
 fn a_value_that_is_set_counts_on_every_device_and_is_needed_to_replay() {
     let campaign = |set: &[&str]| {
-        let words = [
-            "crash",
-            "--scheme",
-            "remap-ssd",
-            "--cuts",
-            "300",
-            "--seed",
-            "5",
-            "--json",
-        ];
-        run(&[&words, set].concat()).ok().json()
+        let args = "crash --scheme remap-ssd --cuts 300 --seed 5 --json";
+        run(&args.and(set)).ok().json()
     };
     let (with, without) = (campaign(&[]), campaign(&["--set", "firmware.dedup=false"]));
     assert_ne!(with["marks"], without["marks"]);
     assert_eq!(campaign(&["--set", "firmware.dedup=false"]), without);
 
     // A failure lists the settings, and its code fails again with them.
-    let found = run(&[
-        "crash",
-        "--mutant",
-        "entry-after-page",
-        "--set",
-        "firmware.wear_gap=2",
-        "--set",
-        "firmware.watermark=0.9",
-    ])
+    let found = run(
+        "crash --mutant entry-after-page --set firmware.wear_gap=2 --set firmware.watermark=0.9",
+    )
     .fails(1, &[]);
     let line = found
         .out
@@ -186,15 +140,6 @@ fn what_a_campaign_cannot_be_set_to_is_said_before_it_runs() {
         ("firmware.gc_fre=0.1", "did you mean"),
         ("firmware.gc_free=0.9", "must be 0 to below 0.9"),
     ] {
-        run(&[
-            "crash",
-            "--scheme",
-            "remap-ssd",
-            "--cuts",
-            "10",
-            "--set",
-            set,
-        ])
-        .fails(2, &[words]);
+        run(&format!("crash --scheme remap-ssd --cuts 10 --set {set}")).fails(2, &[words]);
     }
 }

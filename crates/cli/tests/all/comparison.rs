@@ -1,6 +1,6 @@
 //! `compare`: its contract with programs, determinism, and the effects of the options.
 
-use crate::kit::{TINY, compare, nulls, run, run_in};
+use crate::kit::{TINY, Words, compare, nulls, run, run_in};
 use serde_json::Value;
 
 const SCHEMES: [&str; 5] = ["none", "remap-ssd", "flog", "nlog", "opt"];
@@ -8,7 +8,7 @@ const SCHEMES: [&str; 5] = ["none", "remap-ssd", "flog", "nlog", "opt"];
 #[test]
 fn the_json_contract_holds_for_every_scheme() {
     // Contents of aging are found again at once, so that there are remaps.
-    let result = compare(&["--seed", "7", "--aging", "content=papers:0.3"]);
+    let result = compare("--seed 7 --aging content=papers:0.3");
     assert_eq!(result["seed"], 7);
     assert!(result["config"].is_object());
     let runs = result["runs"].as_array().unwrap();
@@ -82,13 +82,9 @@ fn the_json_contract_holds_for_every_scheme() {
 #[test]
 fn the_same_seed_gives_the_same_bytes_on_any_number_of_threads() {
     let with = |seed: &str, threads: &str| {
-        run(&[
-            &["compare", "--json", "--seed", seed, "--threads", threads],
-            TINY,
-        ]
-        .concat())
-        .ok()
-        .out
+        run(&format!("compare --json --seed {seed} --threads {threads}").and(TINY))
+            .ok()
+            .out
     };
     let one = with("3", "1");
     assert_eq!(one, with("3", "1"));
@@ -111,7 +107,7 @@ fn a_run_on_two_threads_prints_the_bytes_of_one() {
 
 #[test]
 fn schemes_come_in_the_order_asked_for_and_once() {
-    let result = compare(&["--scheme", "opt,none,opt", "--threads", "2"]);
+    let result = compare("--scheme opt,none,opt --threads 2");
     let schemes: Vec<&Value> = result["runs"]
         .as_array()
         .unwrap()
@@ -123,7 +119,7 @@ fn schemes_come_in_the_order_asked_for_and_once() {
 
 #[test]
 fn without_deduplication_random_writes_remap_nothing() {
-    let result = compare(&["--scheme", "remap-ssd", "--dedup", "off"]);
+    let result = compare("--scheme remap-ssd --dedup off");
     assert_eq!(
         (
             &result["runs"][0]["remaps"],
@@ -142,9 +138,9 @@ fn more_duplicates_are_fewer_flash_writes() {
             .unwrap()
     };
     assert!(pages("0.6") < pages("30%") && pages("30%") < pages("0"));
-    let unique = compare(&["--scheme", "remap-ssd", "--content", "unique"]);
+    let unique = compare("--scheme remap-ssd --content unique");
     assert_eq!(unique["runs"][0]["dedup_hits"], 0);
-    let plain = compare(&["--scheme", "remap-ssd", "--content", "plain:0.5"]);
+    let plain = compare("--scheme remap-ssd --content plain:0.5");
     let hits = plain["runs"][0]["dedup_hits"].as_u64().unwrap();
     assert!((1_200..1_800).contains(&hits), "{hits} of 3000");
 }
@@ -162,17 +158,17 @@ fn the_log_size_is_that_of_the_whole_device() {
 
 #[test]
 fn a_new_device_is_not_aged() {
-    let new = compare(&["--scheme", "none", "--no-aging"]);
+    let new = compare("--scheme none --no-aging");
     assert!(new["runs"][0]["aging"].is_null());
     assert_eq!(new["runs"][0]["gc_pages"], 0);
-    let aged = compare(&["--scheme", "none"]);
+    let aged = compare("--scheme none");
     assert!(aged["runs"][0]["aging"]["filled"].as_u64().unwrap() > 70_000);
     assert!(aged["runs"][0]["gc_pages"].as_u64().unwrap() > 0);
 }
 
 #[test]
 fn reads_and_larger_requests_are_counted_as_what_they_are() {
-    let result = compare(&["--scheme", "none", "--workload", "zipfrw:0.99:70,pages=4"]);
+    let result = compare("--scheme none --workload zipfrw:0.99:70,pages=4");
     let run = &result["runs"][0];
     let requests = &run["requests"];
     assert_eq!(requests["submitted"], 750);
@@ -185,7 +181,7 @@ fn reads_and_larger_requests_are_counted_as_what_they_are() {
 
 #[test]
 fn the_table_is_aligned_and_names_what_was_run() {
-    let shown = run(&[&["compare", "--seed", "5", "--details"], TINY].concat()).ok();
+    let shown = run(&"compare --seed 5 --details".and(TINY)).ok();
     let table: Vec<&str> = shown
         .out
         .lines()
@@ -231,24 +227,13 @@ fn the_report_is_the_same_page_each_time() {
 #[test]
 fn a_device_file_makes_the_device() {
     let directory = tempfile::tempdir().unwrap();
-    let toml = run(&["presets", "--toml", "fast21-32g"]).ok().out;
+    let toml = run("presets --toml fast21-32g").ok().out;
     std::fs::write(
         directory.path().join("device.toml"),
         toml.replace("read_ns = 50000", "read_ns = 70000"),
     )
     .unwrap();
-    let args = [
-        &[
-            "compare",
-            "--json",
-            "--scheme",
-            "none",
-            "--config",
-            "device.toml",
-        ],
-        TINY,
-    ]
-    .concat();
+    let args = "compare --json --scheme none --config device.toml".and(TINY);
     let result = run_in(directory.path(), &args).ok().json();
     assert_eq!(result["config"]["device"]["flash"]["read_ns"], 70_000);
     assert_eq!(
@@ -261,7 +246,7 @@ fn a_device_file_makes_the_device() {
 fn a_device_is_aged_as_asked() {
     // Duplicates would use up the metadata before the remaps of aging do.
     let apart = |more: &[&str]| {
-        let args = [&["--scheme", "remap-ssd", "--dedup", "off"], more].concat();
+        let args = "--scheme remap-ssd --dedup off".and(more);
         compare(&args)["runs"][0]["aging"].clone()
     };
     let aging = |spec: &str| apart(&["--aging", spec]);
@@ -282,9 +267,7 @@ fn a_device_is_aged_as_asked() {
         sequential["filled"].as_u64() < default["filled"].as_u64(),
         "{sequential} {default}"
     );
-    let text = run(&[&["compare", "--aging", "fill=random"], TINY].concat())
-        .ok()
-        .out;
+    let text = run(&"compare --aging fill=random".and(TINY)).ok().out;
     assert!(
         text.contains("fill=random,nvram_used=0.9,nvram_valid=0.7,overwrite=2,content=unique"),
         "{text}"

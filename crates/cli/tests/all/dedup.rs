@@ -1,6 +1,6 @@
 //! `dedup` as users see it: mistakes are sentences, and with FUSE the file deduplicates.
 
-use crate::kit::{Ran, run};
+use crate::kit::{Ran, Words, run};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -8,21 +8,12 @@ use std::process::{Child, Command, Stdio};
 
 fn image(dir: &Path, name: &str) -> String {
     let image = dir.join(name).to_str().expect("text").to_owned();
-    run(&[
-        "image", "create", &image, "--size", "32MiB", "--dedup", "off",
-    ])
-    .ok();
+    run(&format!("image create {image} --size 32MiB --dedup off")).ok();
     image
 }
 
 fn dedup(scheme: &str, image: &str, folder: &str, more: &[&str]) -> Ran {
-    run(&[
-        &[
-            "dedup", "--scheme", scheme, "--image", image, "--fuse", folder,
-        ],
-        more,
-    ]
-    .concat())
+    run(&format!("dedup --scheme {scheme} --image {image} --fuse {folder}").and(more))
 }
 
 #[test]
@@ -165,8 +156,8 @@ fn a_second_front_is_refused_until_the_first_one_has_ended_or_was_killed() {
         .map(|folder| folder.to_str().expect("text"));
 
     for scheme in ["ccaw", "ordermerge"] {
-        let served = crate::service::serve(&["--memory", "64MiB"]);
-        let place = ["--connect", served.address()];
+        let served = crate::served::serve("--memory 64MiB");
+        let place = ["--connect", served.nvme.as_str()];
         let Some(first) = serve_at(scheme, place, one) else {
             return;
         };

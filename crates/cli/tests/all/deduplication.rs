@@ -1,7 +1,7 @@
 //! Deduplication of a served device after its server was restarted.
 
 use crate::kit::run;
-use crate::service::{Served, serve};
+use crate::served::{Served, serve};
 use std::time::{Duration, Instant};
 
 const PAGES: usize = 1000;
@@ -108,9 +108,7 @@ fn a_namespace_that_shares_nothing_has_all_its_pages_to_itself() {
 
         let remaps = served.stat("remaps");
         served
-            .io(&[
-                "--nsid", "2", "copy", "--from", "0", "--to", "2000", "--blocks", "100",
-            ])
+            .io("--nsid 2 copy --from 0 --to 2000 --blocks 100")
             .ok();
         assert_eq!(served.stat("remaps"), remaps, "a copy is programmed");
         served.stop();

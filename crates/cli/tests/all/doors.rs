@@ -1,7 +1,7 @@
 //! Every option of the library's trace readers is available on the command line, in sweeps and in
 //! Python.
 
-use crate::kit::{Ran, run, run_in};
+use crate::kit::{Ran, Words, run, run_in};
 use remap_ssd_sim::trace::TraceOptions;
 use std::fs;
 use std::path::Path;
@@ -66,8 +66,8 @@ fn fields() -> Vec<String> {
 fn every_option_of_the_trace_readers_has_a_front_door() {
     let fields = fields();
     assert!(fields.len() >= DOORS.len(), "{fields:?}");
-    let compare = run(&["compare", "--help"]).ok().out;
-    let stat = run(&["trace", "stat", "--help"]).ok().out;
+    let compare = run("compare --help").ok().out;
+    let stat = run("trace stat --help").ok().out;
     let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python/remap_ssd/_compare.py");
     let python = fs::read_to_string(python).unwrap();
 
@@ -109,20 +109,9 @@ fn the_action_that_is_named_is_replayed_through_every_door() {
         .collect();
     fs::write(dir.join("issued.txt"), issued).unwrap();
 
-    let small = [
-        "--scheme",
-        "none",
-        "--scale",
-        "1/512",
-        "--no-aging",
-        "--json",
-    ];
+    let small = "--scheme none --scale 1/512 --no-aging --json";
     let compare = |file: &str, more: &[&str]| {
-        run_in(
-            dir,
-            &[&["compare", "--trace", file], &small[..], more].concat(),
-        )
-        .ok()
+        run_in(dir, &["compare", "--trace", file].and(small).and(more)).ok()
     };
     let stat = |file: &str, more: &[&str]| {
         run_in(dir, &[&["trace", "stat", file, "--json"], more].concat()).ok()
@@ -165,7 +154,7 @@ fn the_action_that_is_named_is_replayed_through_every_door() {
     let grid = "[options]\nscale = \"1/512\"\nno_aging = true\ntrace = \"both.txt\"\n\
         [grid]\nblkparse_action = [\"Q\", \"D\"]\nscheme = [\"none\"]\n";
     fs::write(dir.join("grid.toml"), grid).unwrap();
-    let swept = run_in(dir, &["sweep", "grid.toml", "--json"]).ok().json();
+    let swept = run_in(dir, "sweep grid.toml --json").ok().json();
     let submitted = |at: usize| swept["points"][at]["run"]["requests"]["submitted"].clone();
     assert_eq!((submitted(0), submitted(1)), (1.into(), 3.into()));
 }
@@ -176,21 +165,10 @@ fn flushes_that_a_trace_has_are_replayed_if_that_is_asked_for() {
     let dir = directory.path();
     let text = "write,0,4096\nflush,0,0\nwrite,4096,4096\nflush,0,0\n";
     fs::write(dir.join("t.csv"), text).unwrap();
-    let args = [
-        "compare",
-        "--trace",
-        "t.csv",
-        "--format",
-        "csv:op,offset_bytes,size_bytes",
-        "--scheme",
-        "none",
-        "--scale",
-        "1/512",
-        "--no-aging",
-        "--json",
-    ];
+    let args = "compare --trace t.csv --format csv:op,offset_bytes,size_bytes --scheme none \
+                --scale 1/512 --no-aging --json";
     for (more, flushes) in [(&[][..], 0), (&["--flushes"][..], 2)] {
-        let run = run_in(dir, &[&args[..], more].concat()).ok().json();
+        let run = run_in(dir, &args.and(more)).ok().json();
         assert_eq!(run["runs"][0]["requests"]["flushes"], flushes);
     }
 }
@@ -202,8 +180,6 @@ fn columns_that_are_unknown_or_a_trace_that_would_last_too_long_are_mistakes_in_
     fs::write(dir.join("t"), "0 R 5 1\n300000000000000000 R 6 1\n").unwrap();
     let columns = ["trace", "stat", "t", "--format", "csv:op,where"];
     run_in(dir, &columns).fails(2, &["unknown column `where`: one of time_ns"]);
-    let repeated = [
-        "compare", "--trace", "t", "--scheme", "none", "--scale", "1/512", "--repeat", "100",
-    ];
-    run_in(dir, &repeated).fails(2, &["--repeat 100: the trace lasts 300000000 s"]);
+    let repeated = "compare --trace t --scheme none --scale 1/512 --repeat 100";
+    run_in(dir, repeated).fails(2, &["--repeat 100: the trace lasts 300000000 s"]);
 }

@@ -58,7 +58,7 @@ fn experiments_run_in_their_smoke_form_and_leave_claims_figures_and_tables() {
     }
 
     // Everything that the list names for an experiment exists after it has run.
-    let listed = run(&["experiment", "list", "--json"]).ok().json();
+    let listed = run("experiment list --json").ok().json();
     let listed = listed.as_array().unwrap().iter();
     let ran: Vec<&Value> = listed
         .filter(|listed| SOME.contains(&listed["name"].as_str().unwrap()))
@@ -156,16 +156,16 @@ fn an_interrupted_experiment_goes_on_where_it_stopped() {
 
 #[test]
 fn mistakes_are_one_sentence_each() {
-    run(&["experiment", "fig99"])
+    run("experiment fig99")
         .fails_in_one_line(2, &["no experiment is named `fig99`", "fast21-fig5"]);
-    run(&["experiment", "all", "recovery"]).fails_in_one_line(2, &["stands alone"]);
-    run(&["experiment", "mine", "--from", "/nowhere"]).fails_in_one_line(2, &["/nowhere"]);
-    run(&["experiment"]).fails(2, &["NAME"]);
+    run("experiment all recovery").fails_in_one_line(2, &["stands alone"]);
+    run("experiment mine --from /nowhere").fails_in_one_line(2, &["/nowhere"]);
+    run("experiment").fails(2, &["NAME"]);
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("file"), "").unwrap();
     run_in(
         directory.path(),
-        &["experiment", "fast21-fig7", "--smoke", "--out", "file"],
+        "experiment fast21-fig7 --smoke --out file",
     )
     .fails_in_one_line(1, &["file", "finished runs are kept"]);
 }
@@ -193,10 +193,7 @@ capacity = [{capacity}]
 "#
         );
         std::fs::write(mine.join("experiment.toml"), text).unwrap();
-        run_in(
-            directory.path(),
-            &["experiment", "mine", "--from", ".", "--smoke"],
-        )
+        run_in(directory.path(), "experiment mine --from . --smoke")
     };
 
     grid("1.0, 0.5").fails_in_one_line(2, &["mine/experiment.toml", "fileserver needs"]);
@@ -297,24 +294,10 @@ fn a_run_of_an_experiment_measures_the_same_as_the_comparison_that_is_written_so
         let kept: Value = serde_json::from_slice(&kept).unwrap();
         let pages = kept["run"]["pages"].to_string();
 
-        let compared = run(&[
-            "compare",
-            "--scheme",
-            "remap-ssd",
-            "--scale",
-            "1/256",
-            "--seed",
-            "3",
-            "--json",
-            "--workload",
-            workload,
-            "--content",
-            content,
-            "--aging",
-            aging,
-            "--writes",
-            &pages,
-        ])
+        let compared = run(&format!(
+            "compare --scheme remap-ssd --scale 1/256 --seed 3 --json --workload {workload} \
+             --content {content} --aging {aging} --writes {pages}"
+        ))
         .ok()
         .json();
 

@@ -1,8 +1,8 @@
 //! `serve --fuse` as users see it. Without permission to mount, the tests print that and are
 //! skipped.
 
-use crate::kit::run;
-use crate::service::serve;
+use crate::kit::{path, run};
+use crate::served::serve;
 use rustix::fs::{FallocateFlags, OFlags, copy_file_range, fallocate};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -180,8 +180,8 @@ fn what_was_synced_through_the_file_survives_a_power_cut_of_the_volatile_cache()
         return;
     }
     let dir = tempfile::tempdir().expect("a folder");
-    let image = dir.path().join("disk");
-    let image = image.to_str().expect("text");
+    let image = path(dir.path(), "disk");
+    let image = image.as_str();
     run(&["image", "create", image, "--size", "16MiB"]).ok();
     let mut lost = 0;
 
@@ -191,16 +191,9 @@ fn what_was_synced_through_the_file_survives_a_power_cut_of_the_volatile_cache()
         std::fs::create_dir(&folder).expect("a new folder");
         let at = folder.to_str().expect("text");
         let seed = round.to_string();
-        let served = serve(&[
-            "--image",
-            image,
-            "--fuse",
-            at,
-            "--volatile-cache",
-            "1MiB",
-            "--cut-seed",
-            &seed,
-        ]);
+        let served = serve(&format!(
+            "--image {image} --fuse {at} --volatile-cache 1MiB --cut-seed {seed}"
+        ));
         let file = open(&folder);
         let fill = |value: u8| vec![value; 32 * 4096];
         file.write_all_at(&fill(100 + round), 0).expect("room");
@@ -209,7 +202,7 @@ fn what_was_synced_through_the_file_survives_a_power_cut_of_the_volatile_cache()
             .expect("room");
         drop(file);
         served.signal("USR2");
-        served.says("the power was cut");
+        served.logged("the power was cut");
         drop(served);
         let _ = Command::new("umount").args(["--lazy", at]).status();
 
@@ -238,8 +231,8 @@ fn what_was_synced_through_the_file_survives_the_loss_of_a_volatile_write_buffer
         return;
     }
     let dir = tempfile::tempdir().expect("a folder");
-    let image = dir.path().join("disk");
-    let image = image.to_str().expect("text");
+    let image = path(dir.path(), "disk");
+    let image = image.as_str();
     let set = "firmware.write_buffer_bytes=1MiB,firmware.power_loss_protection=false";
     run(&["image", "create", image, "--size", "16MiB", "--set", set]).ok();
 

@@ -2,7 +2,7 @@
 //! on a service.
 
 use crate::kit::run;
-use crate::service::serve;
+use crate::served::serve;
 use std::path::{Path, PathBuf};
 
 fn create(dir: &Path, options: &[&str]) -> (PathBuf, String) {
@@ -37,7 +37,7 @@ fn damage_is_refused_checked_and_repaired_only_when_the_loss_is_accepted() {
     served
         .io(&["write", "--lba", "5", "--file", &data(dir.path(), 7)])
         .ok();
-    served.io(&["flush"]).ok();
+    served.io("flush").ok();
     served.kill();
     // The first record after the newest state.
     let generation = |name: &str| std::fs::read(image.join(name)).expect("there")[48];
@@ -210,31 +210,16 @@ fn options_that_an_image_was_not_made_with_are_refused() {
         ("--namespaces", "2"),
         ("--nqn", "nqn.2014-08.org.nvmexpress:uuid:other"),
     ] {
-        let ran = run(&[
-            "serve",
-            "--image",
-            &text,
-            "--listen",
-            "127.0.0.1:0",
-            option,
-            value,
-        ]);
+        let ran = run(&format!(
+            "serve --image {text} --listen 127.0.0.1:0 {option} {value}"
+        ));
         ran.fails(2, &[option, "cannot be changed"]);
     }
-    serve(&[
-        "--image",
-        &text,
-        "--size",
-        "16MiB",
-        "--scheme",
-        "remap-ssd",
-        "--dedup",
-        "on",
-        "--block",
-        "512",
-    ])
+    serve(&format!(
+        "--image {text} --size 16MiB --scheme remap-ssd --dedup on --block 512"
+    ))
     .stop();
-    run(&["serve", "--memory", "16MiB", "--size", "32MiB"]).fails(2, &["--size", "--memory"]);
+    run("serve --memory 16MiB --size 32MiB").fails(2, &["--size", "--memory"]);
 }
 
 #[test]
@@ -254,7 +239,7 @@ fn a_copy_is_told_from_its_original_until_it_is_adopted() {
             .opening
             .iter()
             .any(|line| line.contains("image adopt"));
-        let name = served.io(&["id", "--json"]).ok().json();
+        let name = served.io("id --json").ok().json();
         served.stop();
         (warns, name["nqn"].to_string(), name["serial"].to_string())
     };
@@ -299,7 +284,7 @@ fn signals_end_the_service_in_good_order_or_not_at_all() {
     {
         let served = serve(&["--image", &text]);
         served.signal("USR1");
-        served.says("statistics");
+        served.logged("statistics");
         served.signal("USR2");
         served
             .io(&["write", "--lba", "1", "--file", &data(dir.path(), 3)])
@@ -317,11 +302,11 @@ fn counters_that_cannot_be_written_end_no_service() {
     // No file with this name can be written, as on a full disk.
     std::fs::create_dir(image.join("health.json.part")).expect("a new folder");
     let served = serve(&["--image", &text]);
-    served.says("health.json");
+    served.logged("health.json");
     served
         .io(&["write", "--lba", "1", "--file", &data(dir.path(), 3)])
         .ok();
-    served.io(&["flush"]).ok();
+    served.io("flush").ok();
     served.stop();
 }
 
@@ -337,7 +322,7 @@ fn a_server_with_a_volatile_cache_that_is_killed_keeps_what_was_flushed() {
         served.io(&["write", "--lba", "0", "--file", &file]).ok();
     };
     write(1);
-    served.io(&["flush"]).ok();
+    served.io("flush").ok();
     write(2);
     served.kill();
 
@@ -355,20 +340,15 @@ fn a_server_with_a_volatile_cache_that_is_killed_keeps_what_was_flushed() {
 fn a_power_cut_says_what_it_has_lost_and_the_server_ends() {
     let dir = tempfile::tempdir().expect("a folder");
     let (image, text) = create(dir.path(), &[]);
-    let served = serve(&[
-        "--image",
-        &text,
-        "--volatile-cache",
-        "1MiB",
-        "--cut-seed",
-        "7",
-    ]);
+    let served = serve(&format!(
+        "--image {text} --volatile-cache 1MiB --cut-seed 7"
+    ));
     served
         .io(&["write", "--lba", "0", "--file", &data(dir.path(), 1)])
         .ok();
     served.signal("USR2");
-    served.says("the power was cut");
-    served.says("\"seed\":7");
+    served.logged("the power was cut");
+    served.logged("\"seed\":7");
     drop(served);
 
     let served = serve(&["--image", &text, "--volatile-cache", "1MiB"]);
@@ -383,22 +363,14 @@ fn a_power_cut_says_what_it_has_lost_and_the_server_ends() {
 
 #[test]
 fn a_cache_that_is_too_small_is_refused() {
-    run(&["serve", "--memory", "16MiB", "--volatile-cache", "4KiB"]).fails(2, &["at least 64 KiB"]);
+    run("serve --memory 16MiB --volatile-cache 4KiB").fails(2, &["at least 64 KiB"]);
 }
 
 #[test]
 fn a_cache_of_pages_is_refused_on_larger_units() {
     let units =
         "geometry.page_bytes=16KiB,geometry.indirection_bytes=16KiB,geometry.pages_per_block=64";
-    let args = [
-        "serve",
-        "--memory",
-        "256MiB",
-        "--set",
-        units,
-        "--volatile-cache",
-        "1MiB",
-    ];
+    let args = format!("serve --memory 256MiB --set {units} --volatile-cache 1MiB");
     run(&args).fails(2, &["indirection units larger than 4 KiB"]);
 }
 
@@ -413,19 +385,19 @@ fn a_device_with_a_volatile_write_buffer_tells_hosts_and_loses_it_at_a_power_cut
     refused.fails(2, &["--volatile-cache", "volatile write buffer of its own"]);
 
     let served = serve(&["--image", &text]);
-    let identified = served.io(&["id", "--json"]).ok().json();
+    let identified = served.io("id --json").ok().json();
     assert_eq!(identified["volatile_write_cache"], true);
-    let write = |served: &crate::service::Served, lba: &str, value| {
+    let write = |served: &crate::served::Served, lba: &str, value| {
         let file = data(dir.path(), value);
         served.io(&["write", "--lba", lba, "--file", &file]).ok();
     };
     write(&served, "0", 1);
-    served.io(&["flush"]).ok();
+    served.io("flush").ok();
     write(&served, "0", 2);
     write(&served, "1", 2);
     served.signal("USR2");
-    served.says("the power was cut");
-    served.says("\"buffered_pages_lost\":2");
+    served.logged("the power was cut");
+    served.logged("\"buffered_pages_lost\":2");
     drop(served);
 
     let left = || {

@@ -1,29 +1,18 @@
 //! Saved devices: round trips, and every kind of invalid file.
 
-use crate::kit::{Ran, TINY, run_in};
+use crate::kit::{Ran, TINY, Words, run_in};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Saves a device of a scheme.
 fn save(directory: &Path, scheme: &str) -> PathBuf {
-    let args = [
-        &[
-            "compare",
-            "--json",
-            "--scheme",
-            scheme,
-            "--save-aged",
-            "aged.img",
-        ],
-        TINY,
-    ]
-    .concat();
-    run_in(directory, &args).ok();
+    let args = format!("compare --json --scheme {scheme} --save-aged aged.img");
+    run_in(directory, &args.and(TINY)).ok();
     directory.join("aged.img")
 }
 
 fn inspect(directory: &Path, more: &[&str]) -> Ran {
-    run_in(directory, &[&["inspect", "aged.img"], more].concat())
+    run_in(directory, &"inspect aged.img".and(more))
 }
 
 #[test]
@@ -100,11 +89,7 @@ fn a_run_goes_on_from_a_saved_device() {
 #[test]
 fn several_schemes_are_saved_side_by_side() {
     let directory = tempfile::tempdir().unwrap();
-    let ran = run_in(
-        directory.path(),
-        &[&["compare", "--save-aged", "aged.img"], TINY].concat(),
-    )
-    .ok();
+    let ran = run_in(directory.path(), &"compare --save-aged aged.img".and(TINY)).ok();
     assert!(
         ran.err.contains("`opt` keeps its remaps in DRAM"),
         "{}",
@@ -115,7 +100,7 @@ fn several_schemes_are_saved_side_by_side() {
     }
     let result = run_in(
         directory.path(),
-        &["compare", "--age", "aged.img", "--writes", "500", "--json"],
+        "compare --age aged.img --writes 500 --json",
     )
     .ok()
     .json();
@@ -127,20 +112,14 @@ fn several_schemes_are_saved_side_by_side() {
         run_in(directory.path(), &args).ok().json()["runs"][0]["scheme"],
         "nlog"
     );
-    let args = [
-        "compare", "--age", "aged.img", "--scheme", "opt", "--writes", "500",
-    ];
-    run_in(directory.path(), &args).fails_in_one_line(1, &["aged.opt.img", "No such file"]);
+    let args = "compare --age aged.img --scheme opt --writes 500";
+    run_in(directory.path(), args).fails_in_one_line(1, &["aged.opt.img", "No such file"]);
 }
 
 #[test]
 fn a_scheme_that_forgets_is_not_saved() {
     let directory = tempfile::tempdir().unwrap();
-    let args = [
-        &["compare", "--scheme", "opt", "--save-aged", "aged.img"],
-        TINY,
-    ]
-    .concat();
+    let args = "compare --scheme opt --save-aged aged.img".and(TINY);
     run_in(directory.path(), &args).fails_in_one_line(1, &["aged.img", "keeps its remaps in DRAM"]);
     assert!(!directory.path().join("aged.img").exists());
 }
@@ -148,19 +127,8 @@ fn a_scheme_that_forgets_is_not_saved() {
 #[test]
 fn every_damage_is_one_sentence() {
     let directory = tempfile::tempdir().unwrap();
-    let args = [
-        "compare",
-        "--json",
-        "--scheme",
-        "remap-ssd",
-        "--scale",
-        "1/256",
-        "--writes",
-        "100",
-        "--save-aged",
-        "aged.img",
-    ];
-    run_in(directory.path(), &args).ok();
+    let args = "compare --json --scheme remap-ssd --scale 1/256 --writes 100 --save-aged aged.img";
+    run_in(directory.path(), args).ok();
     let image = directory.path().join("aged.img");
     let good = fs::read(&image).unwrap();
     let refused = |bytes: &[u8], what: &str| {
@@ -222,9 +190,9 @@ fn an_image_in_use_a_directory_and_no_file_are_said() {
     let file = fs::File::open(&image).unwrap();
     file.lock().unwrap();
     inspect(directory.path(), &[]).fails_in_one_line(1, &["aged.img", "in use"]);
-    run_in(directory.path(), &["compare", "--age", "aged.img"])
+    run_in(directory.path(), "compare --age aged.img")
         .fails_in_one_line(1, &["aged.img", "in use"]);
     drop(file);
     inspect(directory.path(), &[]).ok();
-    run_in(directory.path(), &["inspect", "."]).fails_in_one_line(1, &[]);
+    run_in(directory.path(), "inspect .").fails_in_one_line(1, &[]);
 }

@@ -20,6 +20,7 @@ mod models;
 mod operate;
 mod recording;
 mod results;
+mod served;
 mod service;
 mod sharing;
 mod sweeping;

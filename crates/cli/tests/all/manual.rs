@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 // Bash itself completes a word with the script, whose function provides the names of options.
 #[test]
 fn bash_completes_commands_and_options() {
-    let script = run(&["completions", "bash"]).ok().out;
+    let script = run("completions bash").ok().out;
     let scratch = tempfile::tempdir().unwrap();
     let file = scratch.path().join("remap-ssd.bash");
     std::fs::write(&file, script).unwrap();

@@ -1,14 +1,12 @@
 //! `bench`: its contract.
 
-use crate::kit::run;
+use crate::kit::{Words, run};
 use std::path::Path;
 
 #[test]
 fn the_bench_says_all_it_promises() {
     let set = ["--set", "firmware.log_bytes=41943040"];
-    let results = run(&[&["bench", "--quick", "--json"], &set[..]].concat())
-        .ok()
-        .json();
+    let results = run(&"bench --quick --json".and(&set)).ok().json();
 
     // A sixteenth of 40 MiB, and the overhead of each superblock.
     let nvram_bytes = results["nvram_bytes"].as_u64().unwrap();
@@ -91,9 +89,7 @@ fn the_bench_refuses_to_set_what_it_chooses_and_devices_that_cannot_be() {
 
 #[test]
 fn the_bench_of_the_service_says_all_it_promises() {
-    let results = run(&["bench", "--service", "--quick", "--memory", "--json"])
-        .ok()
-        .json();
+    let results = run("bench --service --quick --memory --json").ok().json();
     for device in ["dedup_off", "dedup_on"] {
         let fields = [
             "random_reads_per_s",
@@ -126,23 +122,15 @@ fn the_bench_of_the_service_says_all_it_promises() {
         model > 0.0 && median >= model,
         "nothing is done before the model says so: {results}"
     );
-    run(&["bench", "--service", "--scales"]).fails(2, &["--scales"]);
-    run(&["bench", "--tls"]).fails(2, &["--service"]);
+    run("bench --service --scales").fails(2, &["--scales"]);
+    run("bench --tls").fails(2, &["--service"]);
 }
 
 #[cfg(feature = "tls")]
 #[test]
 fn the_bench_of_the_service_compares_tls_and_authentication_with_neither() {
-    let flags = [
-        "bench",
-        "--service",
-        "--quick",
-        "--memory",
-        "--tls",
-        "--chap",
-        "--json",
-    ];
-    let results = run(&flags).ok().json();
+    let flags = "bench --service --quick --memory --tls --chap --json";
+    let results = run(flags).ok().json();
     let ways = results["ways"].as_array().expect("ways");
     let names: Vec<_> = ways.iter().map(|way| way["name"].as_str()).collect();
     let expected = ["neither", "DH-HMAC-CHAP", "TLS", "both"].map(Some);

@@ -1,23 +1,15 @@
 //! Contents of a model for traces without digests: the same by every command.
 
-use crate::kit::run_in;
+use crate::kit::{Words, run_in};
 use serde_json::Value;
 use std::path::Path;
 
 /// Requests of FIU homes as a trace without digests, and with them.
 fn traces(dir: &Path) {
     for (name, format) in [("plain.csv", "msr"), ("own.fiu", "fiu")] {
-        let make = [
-            "trace",
-            "make",
-            "fiu-homes",
-            "--requests",
-            "5000",
-            "--device",
-            "200MiB",
-        ];
+        let make = "trace make fiu-homes --requests 5000 --device 200MiB";
         let to = ["--format", format, "--out", name];
-        run_in(dir, &[&make[..], &to].concat()).ok();
+        run_in(dir, &make.and(&to)).ok();
     }
 }
 
@@ -149,14 +141,8 @@ fn a_trace_with_digests_refuses_a_model_of_contents_by_every_command() {
     }
 
     // The contents of aging are an option of their own.
-    let aged = [
-        "compare", "--trace", "own.fiu", "--scale", "1/256", "--scheme", "none",
-    ];
-    run_in(
-        dir,
-        &[&aged[..], &["--aging", "content=plain:0.3"]].concat(),
-    )
-    .ok();
+    let aged = "compare --trace own.fiu --scale 1/256 --scheme none";
+    run_in(dir, &aged.and(&["--aging", "content=plain:0.3"])).ok();
 }
 
 #[test]
@@ -177,7 +163,7 @@ fn contents_of_a_trace_are_an_axis_of_a_sweep_and_a_list_of_an_experiment() {
         "grid.toml",
         format!("[options]\n{options}\n[grid]\n{grid}\n"),
     );
-    let swept = run_in(dir, &["sweep", "grid.toml", "--json"]).ok().json();
+    let swept = run_in(dir, "sweep grid.toml --json").ok().json();
     let points = swept["points"].as_array().unwrap();
     assert_eq!((points.len(), hits(&points[0]["run"])), (2, 0.0));
     assert_eq!(points[1]["run"], alone);
@@ -198,7 +184,7 @@ fn contents_of_a_trace_are_an_axis_of_a_sweep_and_a_list_of_an_experiment() {
             "mine/experiment.toml",
             format!("{head}\n[[runs]]\n{runs}\n"),
         );
-        run_in(dir, &["experiment", "mine", "--from", ".", "--smoke"])
+        run_in(dir, "experiment mine --from . --smoke")
     };
 
     experiment("plain.csv", "\"own\", \"plain:0.3\"").ok();
@@ -235,22 +221,10 @@ fn a_recorded_trace_has_duplicates_to_remap_with_a_model() {
         return;
     }
     let path = path.to_str().unwrap();
-    let args = [
-        "compare",
-        "--json",
-        "--scale",
-        "1/64",
-        "--scheme",
-        "none,remap-ssd",
-        "--trace",
-        path,
-    ];
-    let result = run_in(
-        Path::new("."),
-        &[&args[..], &["--content", "plain:0.3"]].concat(),
-    )
-    .ok()
-    .json();
+    let args = format!("compare --json --scale 1/64 --scheme none,remap-ssd --trace {path}");
+    let result = run_in(Path::new("."), &args.and(&["--content", "plain:0.3"]))
+        .ok()
+        .json();
     let [none, remap] = [&result["runs"][0], &result["runs"][1]];
     assert_eq!(none["requests"], remap["requests"]);
     let share = hits(remap);

@@ -1,7 +1,7 @@
 //! Models of workloads: compared, written as traces, and analysed; reading a trace gives the
 //! requests written.
 
-use crate::kit::{run, run_in};
+use crate::kit::{Words, run, run_in};
 use serde_json::Value;
 
 const MODELS: [&str; 10] = [
@@ -20,18 +20,9 @@ const MODELS: [&str; 10] = [
 #[test]
 fn every_model_runs_in_a_comparison() {
     for model in MODELS {
-        let args = [
-            "compare",
-            "--scheme",
-            "remap-ssd",
-            "--scale",
-            "1/64",
-            "--writes",
-            "4000",
-            "--workload",
-            model,
-        ];
-        let result = run(&[&args[..], &["--json"]].concat()).ok().json();
+        let args =
+            format!("compare --scheme remap-ssd --scale 1/64 --writes 4000 --workload {model}");
+        let result = run(&args.and(&["--json"])).ok().json();
         let run = &result["runs"][0];
         assert!(
             run["requests"]["refused"].as_object().unwrap().is_empty(),
@@ -47,7 +38,7 @@ fn every_model_runs_in_a_comparison() {
             "{content}"
         );
     }
-    let listed = run(&["trace", "models"]).ok().out;
+    let listed = run("trace models").ok().out;
     assert!(
         MODELS.iter().all(|model| listed.contains(model)),
         "{listed}"
@@ -56,19 +47,8 @@ fn every_model_runs_in_a_comparison() {
 
 #[test]
 fn a_scheme_that_needs_homes_is_served_by_the_journal_and_refuses_the_rest() {
-    let args = [
-        "compare",
-        "--scale",
-        "1/64",
-        "--writes",
-        "30000",
-        "--scheme",
-        "wal-ssd,remap-ssd",
-        "--json",
-    ];
-    let result = run(&[&args[..], &["--workload", "journal"]].concat())
-        .ok()
-        .json();
+    let args = "compare --scale 1/64 --writes 30000 --scheme wal-ssd,remap-ssd --json";
+    let result = run(&args.and(&["--workload", "journal"])).ok().json();
     let remaps = |at: usize| result["runs"][at]["remaps"].as_u64().unwrap();
     assert!(
         remaps(0) > 5000 && remaps(0) == remaps(1),
@@ -78,7 +58,7 @@ fn a_scheme_that_needs_homes_is_served_by_the_journal_and_refuses_the_rest() {
     );
     // The other scheme is still run.
     for workload in ["snapshot", "fileserver", "randwrite"] {
-        let refused = run(&[&args[..], &["--workload", workload]].concat());
+        let refused = run(&args.and(&["--workload", workload]));
         assert_eq!(refused.code, 1);
         assert_eq!(refused.json()["runs"][0]["scheme"], "remap-ssd");
         assert!(
@@ -103,12 +83,9 @@ fn without(profile: &Value, fields: &[&str]) -> Value {
 fn a_trace_that_is_made_has_the_profile_of_its_workload() {
     let directory = tempfile::tempdir().unwrap();
     let stat = |args: &[&str]| {
-        run_in(
-            directory.path(),
-            &[&["trace", "stat", "--json"], args].concat(),
-        )
-        .ok()
-        .json()
+        run_in(directory.path(), &"trace stat --json".and(args))
+            .ok()
+            .json()
     };
     for (model, format) in [
         ("fiu-mail", "fiu"),
@@ -166,17 +143,7 @@ fn a_trace_that_is_made_has_the_profile_of_its_workload() {
     }
     // The same seed gives the same bytes, and another seed different ones.
     let bytes = |seed: &str, out: &str| {
-        let make = [
-            "trace",
-            "make",
-            "fiu-homes",
-            "--requests",
-            "500",
-            "--seed",
-            seed,
-            "--out",
-            out,
-        ];
+        let make = format!("trace make fiu-homes --requests 500 --seed {seed} --out {out}");
         run_in(directory.path(), &make).ok();
         std::fs::read(directory.path().join(out)).unwrap()
     };
@@ -189,17 +156,7 @@ fn a_trace_that_is_made_has_the_profile_of_its_workload() {
 fn what_a_format_cannot_say_is_said() {
     let directory = tempfile::tempdir().unwrap();
     let make = |format: &str| {
-        let args = [
-            "trace",
-            "make",
-            "fileserver",
-            "--requests",
-            "2000",
-            "--format",
-            format,
-            "--out",
-            "t",
-        ];
+        let args = format!("trace make fileserver --requests 2000 --format {format} --out t");
         run_in(directory.path(), &args).ok().out
     };
     assert!(make("msr").contains(
@@ -211,26 +168,10 @@ fn what_a_format_cannot_say_is_said() {
 #[test]
 fn the_table_shows_traces_and_workloads_beside_each_other() {
     let directory = tempfile::tempdir().unwrap();
-    let make = [
-        "trace",
-        "make",
-        "fiu-homes",
-        "--requests",
-        "1000",
-        "--out",
-        "homes.fiu",
-    ];
-    run_in(directory.path(), &make).ok();
-    let args = [
-        "trace",
-        "stat",
-        "homes.fiu",
-        "--workload",
-        "fiu-homes",
-        "--requests",
-        "1000",
-    ];
-    let text = run_in(directory.path(), &args).ok().out;
+    let make = "trace make fiu-homes --requests 1000 --out homes.fiu";
+    run_in(directory.path(), make).ok();
+    let args = "trace stat homes.fiu --workload fiu-homes --requests 1000";
+    let text = run_in(directory.path(), args).ok().out;
     let row = |name: &str| -> Vec<String> {
         let line = text
             .lines()
@@ -268,7 +209,7 @@ fn the_table_shows_traces_and_workloads_beside_each_other() {
 #[test]
 fn traces_that_cannot_be_made_or_read_are_said_in_a_sentence() {
     let directory = tempfile::tempdir().unwrap();
-    let stat = |args: &[&str]| run_in(directory.path(), &[&["trace", "stat"], args].concat());
+    let stat = |args: &[&str]| run_in(directory.path(), &"trace stat".and(args));
     stat(&["none.fiu"]).fails_in_one_line(1, &["none.fiu", "No such file"]);
     std::fs::write(directory.path().join("bad"), "1 0 8 8 0\n2 0 8 eight 0\n").unwrap();
     stat(&["bad"]).fails_in_one_line(1, &["bad:2: "]);

@@ -1,7 +1,7 @@
 //! `serve --record`: replaying a recorded session gives the device's own counts.
 
-use crate::kit::run;
-use crate::service::serve;
+use crate::kit::{Words, run};
+use crate::served::serve;
 
 #[test]
 fn a_recorded_session_replays_to_the_same_counts() {
@@ -17,29 +17,16 @@ fn a_recorded_session_replays_to_the_same_counts() {
     let served = serve(&["--memory", "32MiB", "--block", "512", "--record", &trace]);
     served.io(&["write", "--lba", "100", "--file", &data]).ok();
     served.io(&["write", "--lba", "200", "--file", &data]).ok();
+    served.io("copy --from 100 --to 1000 --blocks 150").ok();
     served
-        .io(&["copy", "--from", "100", "--to", "1000", "--blocks", "150"])
+        .io("remap --from 1000 --to 2000 --blocks 64 --relocate")
         .ok();
-    served
-        .io(&[
-            "remap",
-            "--from",
-            "1000",
-            "--to",
-            "2000",
-            "--blocks",
-            "64",
-            "--relocate",
-        ])
-        .ok();
-    served.io(&["trim", "--lba", "100", "--blocks", "40"]).ok();
+    served.io("trim --lba 100 --blocks 40").ok();
     served
         .io(&["read", "--lba", "1000", "--blocks", "77", "--file", &back])
         .ok();
-    served
-        .io(&["read", "--lba", "999999"])
-        .fails(1, &["out of range"]);
-    served.io(&["flush"]).ok();
+    served.io("read --lba 999999").fails(1, &["out of range"]);
+    served.io("flush").ok();
     let counted =
         ["host_reads", "host_deallocations", "host_pages", "remaps"].map(|name| served.stat(name));
     served.stop();
@@ -59,17 +46,9 @@ fn a_recorded_session_replays_to_the_same_counts() {
         found[0]["profile"]["duplicates"]["contents"], 150,
         "{found}"
     );
-    let args = [
-        "--scheme",
-        "remap-ssd",
-        "--no-aging",
-        "--dedup",
-        "off",
-        "--json",
-    ];
-    let compared = run(&[&["compare", "--trace", &trace], &args[..]].concat())
-        .ok()
-        .out;
+    let device = "--scheme remap-ssd --no-aging --dedup off";
+    let args = device.and("--json");
+    let compared = run(&["compare", "--trace", &trace].and(&args)).ok().out;
     for (name, count) in [("host_pages", 614), ("remaps", 214)] {
         assert!(
             compared.contains(&format!("\"{name}\": {count}")),
@@ -83,22 +62,15 @@ fn a_recorded_session_replays_to_the_same_counts() {
     torn.push_str("99999999999 W 5 0123");
     std::fs::write(path("torn.trace"), torn).expect("room");
     let torn = path("torn.trace");
-    let again = run(&[&["compare", "--trace", &torn], &args[..]].concat()).ok();
+    let again = run(&["compare", "--trace", &torn].and(&args)).ok();
     let note = format!("{torn}:{line}: the session ends in half a record");
     assert_eq!(again.err.matches(&note).count(), 1, "{}", again.err);
     assert_eq!(again.out.replace("torn.trace", "session.trace"), compared);
     assert!(run(&["trace", "stat", &torn]).ok().err.contains(&note));
 
     // Also before it is played, and with a mistake that is found after the reading.
-    let played = [
-        "watch",
-        "--http",
-        "127.0.0.1:0",
-        "--speed",
-        "1000000",
-        "--end",
-    ];
-    let played = run(&[&played[..], &args[..5], &["--trace", &torn]].concat()).ok();
+    let played = "watch --http 127.0.0.1:0 --speed 1000000 --end".and(device);
+    let played = run(&played.and(&["--trace", &torn])).ok();
     assert_eq!(played.err.matches(&note).count(), 1, "{}", played.err);
     run(&["compare", "--trace", &torn, "--preset", "none"]).fails(2, &["none", &note]);
 

@@ -1,6 +1,6 @@
 //! Results: mistakes are reported early, results are never lost, and two results are compared.
 
-use crate::kit::{TINY, compare, run, run_in};
+use crate::kit::{TINY, Words, compare, run, run_in};
 use serde_json::Value;
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
@@ -26,13 +26,12 @@ fn a_scheme_that_cannot_run_does_not_end_the_others() {
         ran.out
     );
 
-    let json = run(&[&["compare", "--json", "--scheme", "none,pebble"], TINY].concat());
+    let json = run(&"compare --json --scheme none,pebble".and(TINY));
     let json = json.fails(1, &["1 of 2 schemes without a result"]).json();
     assert_eq!(json["runs"].as_array().unwrap().len(), 1);
     assert_eq!(json["failed"][0]["scheme"], "pebble");
     // Alone, it is a mistake in the arguments.
-    run(&[&["compare", "--scheme", "pebble"], TINY].concat())
-        .fails_in_one_line(2, &["--log-size 177MiB will do"]);
+    run(&"compare --scheme pebble".and(TINY)).fails_in_one_line(2, &["--log-size 177MiB will do"]);
     let enough = ["compare", "--scheme", "pebble", "--log-size", "177MiB"];
     run(&[&enough, TINY].concat()).ok();
 }
@@ -55,11 +54,7 @@ fn a_place_that_cannot_be_written_is_said_before_anything_runs() {
         run_in(directory.path(), &args).fails_in_one_line(1, &["no/such.file"]);
         assert!(began.elapsed() < Duration::from_secs(60));
     }
-    let args = [
-        &["compare", "--scheme", "none", "--json", "--out", "a.json"],
-        TINY,
-    ]
-    .concat();
+    let args = "compare --scheme none --json --out a.json".and(TINY);
     let shown = run_in(directory.path(), &args).ok().out;
     let written = std::fs::read_to_string(directory.path().join("a.json")).unwrap();
     assert_eq!(written, shown);
@@ -75,7 +70,11 @@ fn shell_code(status: ExitStatus) -> i32 {
 
 /// Runs until `file` exists, interrupts, and returns the exit code in a shell, standard output and
 /// errors.
-fn interrupted_at(directory: &Path, args: &[&str], file: &str) -> (i32, String, String) {
+fn interrupted_at<W: Words + ?Sized>(
+    directory: &Path,
+    args: &W,
+    file: &str,
+) -> (i32, String, String) {
     let child = started(directory, args);
     let deadline = Instant::now() + Duration::from_secs(300);
     while !directory.join(file).exists() {
@@ -87,10 +86,10 @@ fn interrupted_at(directory: &Path, args: &[&str], file: &str) -> (i32, String, 
 
 /// Starts the program with the default handling of SIGINT: the tests may run with SIGINT ignored,
 /// like background commands of a shell.
-fn started(directory: &Path, args: &[&str]) -> Child {
+fn started<W: Words + ?Sized>(directory: &Path, args: &W) -> Child {
     let child = Command::new("env")
         .args(["--default-signal=INT", env!("CARGO_BIN_EXE_remap-ssd")])
-        .args(args)
+        .args(args.words())
         .current_dir(directory)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -120,23 +119,10 @@ fn interrupted(child: Child) -> (i32, String, String) {
 #[test]
 fn an_interruption_shows_what_has_finished() {
     let directory = tempfile::tempdir().unwrap();
-    let args = [
-        "compare",
-        "--scheme",
-        "none,remap-ssd",
-        "--scale",
-        "1/64",
-        "--writes",
-        "2M",
-        "--threads",
-        "1",
-        "--save-aged",
-        "aged.img",
-        "--out",
-        "a.json",
-    ];
+    let args = "compare --scheme none,remap-ssd --scale 1/64 --writes 2M --threads 1 \
+                --save-aged aged.img --out a.json";
     // The second scheme's device is saved just before it is measured: the first has finished.
-    let (code, out, err) = interrupted_at(directory.path(), &args, "aged.remap-ssd.img");
+    let (code, out, err) = interrupted_at(directory.path(), args, "aged.remap-ssd.img");
     assert_eq!(code, 130, "{out}{err}");
     assert!(out.contains("\nnone "), "{out}");
     assert_eq!(
@@ -236,7 +222,7 @@ fn an_interrupted_campaign_shows_what_it_has_found() {
 
 #[test]
 fn a_result_says_by_what_it_was_made_and_nothing_that_was_not_measured_is_zero() {
-    let result = compare(&["--scheme", "none", "--workload", "randread,pages=4"]);
+    let result = compare("--scheme none --workload randread,pages=4");
     assert_eq!(result["format_version"], 1);
     assert!(result["program_version"].is_string());
     let command: Vec<&str> = result["command"]
@@ -269,14 +255,8 @@ fn a_result_says_by_what_it_was_made_and_nothing_that_was_not_measured_is_zero()
     let pages = per_s("iops") / per_s("requests_per_s");
     assert!((3.9..4.1).contains(&pages), "{pages}");
 
-    let args = [
-        "compare",
-        "--scheme",
-        "none",
-        "--workload",
-        "randread,pages=4",
-    ];
-    let table = run(&[&args, TINY].concat()).ok().out;
+    let args = "compare --scheme none --workload randread,pages=4";
+    let table = run(&args.and(TINY)).ok().out;
     let head = table
         .lines()
         .find(|line| line.starts_with("scheme"))
@@ -299,12 +279,7 @@ fn two_results_are_compared_and_a_condition_that_holds_fails() {
         "remap-ssd,opt",
         &["--set", "flash.program_ns=1_000_000"],
     );
-    let diff = |more: &[&str]| {
-        run_in(
-            dir,
-            &[&["compare", "diff", "a.json", "b.json"], more].concat(),
-        )
-    };
+    let diff = |more: &[&str]| run_in(dir, &"compare diff a.json b.json".and(more));
 
     let shown = diff(&[]).ok();
     assert!(
@@ -413,14 +388,10 @@ fn a_difference_within_both_intervals_is_noise_and_no_regression() {
 
 #[test]
 fn any_value_of_the_device_is_set_by_its_name_and_a_misspelt_one_is_suggested() {
-    let result = compare(&[
-        "--scheme",
-        "none",
-        "--set",
-        "firmware.gc_free=20%,firmware.gc_mode=published",
-        "--set",
-        "flash.read_ns=40_000",
-    ]);
+    let result = compare(
+        "--scheme none --set firmware.gc_free=20%,firmware.gc_mode=published \
+         --set flash.read_ns=40_000",
+    );
     let device = &result["config"]["device"];
     assert_eq!(device["firmware"]["gc_free"], 0.2);
     assert_eq!(device["firmware"]["gc_at_once"], true);
@@ -439,20 +410,12 @@ fn any_value_of_the_device_is_set_by_its_name_and_a_misspelt_one_is_suggested() 
             "must be 0 to below 0.9",
         ],
     );
-    run(&["compare", "--scheme", "Remap-SSD"]).fails(2, &["did you mean `remap-ssd`?"]);
-    run(&["compare", "--preset", "FAST21-32G"]).fails(2, &["did you mean `fast21-32g`?"]);
+    run("compare --scheme Remap-SSD").fails(2, &["did you mean `remap-ssd`?"]);
+    run("compare --preset FAST21-32G").fails(2, &["did you mean `fast21-32g`?"]);
 
     let directory = tempfile::tempdir().unwrap();
-    let args = [
-        "image",
-        "create",
-        "disk",
-        "--size",
-        "64MiB",
-        "--set",
-        "firmware.wear_gap=7",
-    ];
-    run_in(directory.path(), &args).ok();
+    let args = "image create disk --size 64MiB --set firmware.wear_gap=7";
+    run_in(directory.path(), args).ok();
     let kept = std::fs::read_dir(directory.path().join("disk")).unwrap();
     let is_set = |path: std::path::PathBuf| {
         std::fs::read_to_string(path).is_ok_and(|text| text.contains("wear_gap = 7"))
@@ -484,7 +447,7 @@ fn the_table_of_a_comparison_is_written_for_a_paper() {
 
     make("a.csv").ok();
     let csv = read("a.csv");
-    let json = compare(&["--scheme", "none,remap-ssd"]);
+    let json = compare("--scheme none,remap-ssd");
     let of_remap = &json["runs"][1]["write_amplification"];
     assert!(csv.contains(&format!(",{of_remap},")), "{csv}");
     make("a.pdf").fails(2, &["--table", "ends in .tex, .md or .csv"]);

@@ -1,6 +1,6 @@
 //! `sweep`: a grid in a file, each point once.
 
-use crate::kit::run_in;
+use crate::kit::{Words, run_in};
 use std::path::Path;
 
 const GRID: &str = "\
@@ -26,9 +26,9 @@ fn a_sweep_makes_every_point_once_and_goes_on_where_it_stopped() {
     let write = |text: &str| std::fs::write(dir.join("grid.toml"), text).unwrap();
     write(GRID);
 
-    let listed = run_in(dir, &["sweep", "grid.toml", "--dry-run"]).ok();
+    let listed = run_in(dir, "sweep grid.toml --dry-run").ok();
     assert!(listed.out.contains("0 of 8 points done"), "{}", listed.out);
-    let first = run_in(dir, &["sweep", "grid.toml", "--json"]).ok();
+    let first = run_in(dir, "sweep grid.toml --json").ok();
     assert!(!first.err.contains("are there already"), "{}", first.err);
     let first = first.json();
     let all = first["points"].as_array().unwrap();
@@ -50,7 +50,7 @@ fn a_sweep_makes_every_point_once_and_goes_on_where_it_stopped() {
     let bytes = std::fs::read(file(4)).unwrap();
     std::fs::write(file(4), &bytes[..bytes.len() / 2]).unwrap();
     write(&GRID.replace("[1, 2]", "[1, 2, 3]"));
-    let second = run_in(dir, &["sweep", "grid.toml"]).ok();
+    let second = run_in(dir, "sweep grid.toml").ok();
     assert!(
         second.err.contains("6 of 12 points are there already"),
         "{}",
@@ -64,11 +64,9 @@ fn a_sweep_makes_every_point_once_and_goes_on_where_it_stopped() {
     assert_eq!(points(dir), 12);
     assert_eq!(std::fs::read(file(4)).unwrap(), bytes);
     // A point equals the result of `compare` with the same options.
-    let args = [
-        "compare", "--json", "--scale", "1/256", "--writes", "2000", "--scheme", "none",
-    ];
+    let args = "compare --json --scale 1/256 --writes 2000 --scheme none";
     let same = ["--set", "firmware.gc_free=0.1"];
-    let alone = run_in(dir, &[&args[..], &same].concat()).ok().json();
+    let alone = run_in(dir, &args.and(&same)).ok().json();
     assert_eq!(alone["runs"][0], all[0]["run"]);
 }
 
@@ -90,13 +88,10 @@ fn seeds_are_averaged_in_table_and_picture_and_a_single_one_keeps_its_interval()
         std::fs::write(dir.join("grid.toml"), text).unwrap();
     };
     write("seed = [1, 2, 3]");
-    let shown = run_in(
-        dir,
-        &["sweep", "grid.toml", "--show", "write_amplification"],
-    )
-    .ok()
-    .out;
-    let all = run_in(dir, &["sweep", "grid.toml", "--json"]).ok().json();
+    let shown = run_in(dir, "sweep grid.toml --show write_amplification")
+        .ok()
+        .out;
+    let all = run_in(dir, "sweep grid.toml --json").ok().json();
 
     // The first combination is every fourth point.
     let of = |point: &serde_json::Value| point["run"]["write_amplification"].as_f64().unwrap();
@@ -131,12 +126,9 @@ fn seeds_are_averaged_in_table_and_picture_and_a_single_one_keeps_its_interval()
 
     // One seed: the interval of its run.
     write("seed = 1");
-    let shown = run_in(
-        dir,
-        &["sweep", "grid.toml", "--show", "write_amplification"],
-    )
-    .ok()
-    .out;
+    let shown = run_in(dir, "sweep grid.toml --show write_amplification")
+        .ok()
+        .out;
     let own = points[0]["run"]["ci95"]["write_amplification"]
         .as_f64()
         .unwrap();
@@ -154,9 +146,7 @@ fn points_that_miss_the_wanted_precision_are_marked_and_counted() {
     let dir = directory.path();
     let grid = "[options]\nscale = \"1/256\"\nscheme = \"none\"\nno_aging = true\n[grid]\nprecision = [\"wa=20%\", \"wa=0.01%\"]\n";
     std::fs::write(dir.join("grid.toml"), grid).unwrap();
-    let shown = run_in(dir, &["sweep", "grid.toml", "--show", "wa"])
-        .ok()
-        .out;
+    let shown = run_in(dir, "sweep grid.toml --show wa").ok().out;
     let row = |words: &str| {
         let mut lines = shown.lines();
         lines
@@ -172,7 +162,7 @@ fn points_that_miss_the_wanted_precision_are_marked_and_counted() {
         "{shown}"
     );
 
-    let json = run_in(dir, &["sweep", "grid.toml", "--json"]).ok().json();
+    let json = run_in(dir, "sweep grid.toml --json").ok().json();
     let reached = |at: usize| json["points"][at]["run"]["steady"]["is_precise"].clone();
     assert_eq!([reached(0), reached(1)], [true, false]);
 }
@@ -184,7 +174,7 @@ fn failed_points_are_listed_and_the_others_are_kept() {
     let grid = "[options]\nscheme = \"none\"\nscale = \"1/256\"\nno_aging = true\nuntil_death = true\n\
         \"flash.endurance\" = 2\n[grid]\nworkload = [\"randread\", \"seqread\", \"seqwrite\"]\n";
     std::fs::write(dir.join("grid.toml"), grid).unwrap();
-    let swept = run_in(dir, &["sweep", "grid.toml"]);
+    let swept = run_in(dir, "sweep grid.toml");
     swept.fails(
         1,
         &[
@@ -199,7 +189,7 @@ fn failed_points_are_listed_and_the_others_are_kept() {
 
     // Files without a digest of these sources are kept, and said.
     std::fs::write(results.join("0123.parquet"), "PAR1PAR1").unwrap();
-    let swept = run_in(dir, &["sweep", "grid.toml"]);
+    let swept = run_in(dir, "sweep grid.toml");
     let said = "1 result in grid.sweep of other sources or another version: kept, not reused";
     swept.fails(1, &[said, "1 of 3 points are there already"]);
     assert!(results.join("0123.parquet").exists());
@@ -210,7 +200,7 @@ fn a_sweep_writes_a_page_and_the_table_for_a_paper() {
     let directory = tempfile::tempdir().unwrap();
     let dir = directory.path();
     std::fs::write(dir.join("grid.toml"), GRID).unwrap();
-    let sweep = |more: &[&str]| run_in(dir, &[&["sweep", "grid.toml"], more].concat());
+    let sweep = |more: &[&str]| run_in(dir, &"sweep grid.toml".and(more));
     let read = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap();
 
     // Before anything runs.
@@ -284,16 +274,15 @@ fn combinations_that_are_skipped_are_no_points() {
 
     // A scheme that would be idle under a workload is refused before anything runs.
     write(grid);
-    run_in(dir, &["sweep", "grid.toml", "--dry-run"])
+    run_in(dir, "sweep grid.toml --dry-run")
         .fails(2, &["this workload names none: use --workload journal"]);
     write(&format!(
         "{grid}[[skip]]\nscheme = \"wal-ssd\"\nworkload = [\"randwrite\"]\n"
     ));
-    let listed = run_in(dir, &["sweep", "grid.toml", "--dry-run", "--json"]);
+    let listed = run_in(dir, "sweep grid.toml --dry-run --json");
     assert_eq!(listed.ok().json()["points"].as_array().unwrap().len(), 3);
     write(&format!("{grid}[[skip]]\nscheme = \"none\"\nsize = 3\n"));
-    run_in(dir, &["sweep", "grid.toml"])
-        .fails(2, &["`size` is no option of `compare`", "not in [grid]"]);
+    run_in(dir, "sweep grid.toml").fails(2, &["`size` is no option of `compare`", "not in [grid]"]);
 }
 
 #[test]
@@ -327,7 +316,7 @@ fn all_that_is_wrong_with_a_grid_is_said_at_once() {
     let text =
         "[options]\nsed = 1\nthreads = 2\n[grid]\n\"firmware.gc_fre\" = [0.1]\nscheme = []\n";
     std::fs::write(dir.join("grid.toml"), text).unwrap();
-    run_in(dir, &["sweep", "grid.toml"]).fails(
+    run_in(dir, "sweep grid.toml").fails(
         2,
         &[
             "4 things are wrong",
@@ -339,15 +328,15 @@ fn all_that_is_wrong_with_a_grid_is_said_at_once() {
     );
     let address = "[grid]\ntrace = [\"s3://bucket/mail.fiu\"]\n";
     std::fs::write(dir.join("grid.toml"), address).unwrap();
-    run_in(dir, &["sweep", "grid.toml"]).fails(2, &["the Python package reads it"]);
+    run_in(dir, "sweep grid.toml").fails(2, &["the Python package reads it"]);
     std::fs::write(dir.join("grid.toml"), "[grid]\nscheme = [\"raid\"]\n").unwrap();
-    run_in(dir, &["sweep", "grid.toml"]).fails(2, &["no scheme is named 'raid'"]);
+    run_in(dir, "sweep grid.toml").fails(2, &["no scheme is named 'raid'"]);
 
     // Each value of each list, not only the first combination.
     let text =
         "[options]\nwrites = \"few\"\n[grid]\nscheme = [\"raid\"]\nseed = [\"a\", 1, \"b\"]\n";
     std::fs::write(dir.join("grid.toml"), text).unwrap();
-    run_in(dir, &["sweep", "grid.toml"]).fails(
+    run_in(dir, "sweep grid.toml").fails(
         2,
         &[
             "4 things are wrong",
@@ -358,5 +347,5 @@ fn all_that_is_wrong_with_a_grid_is_said_at_once() {
         ],
     );
     std::fs::write(dir.join("grid.toml"), "[grid]\nseed = [1\n").unwrap();
-    run_in(dir, &["sweep", "grid.toml"]).fails(2, &["grid.toml: line"]);
+    run_in(dir, "sweep grid.toml").fails(2, &["grid.toml: line"]);
 }

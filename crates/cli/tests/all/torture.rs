@@ -1,7 +1,7 @@
 //! `torture` as users see it: exit codes, messages, JSON, and replays in another process. Without a
 //! file system, only with FUSE; a machine without FUSE skips it and prints that.
 
-use crate::kit::{Ran, run, run_in};
+use crate::kit::{Ran, Words, run, run_in};
 use rustix::process::{Pid, Signal};
 use std::path::Path;
 use std::process::Stdio;
@@ -21,19 +21,9 @@ fn out_of_order(directory: &Path, between: &str, more: &[&str]) -> Option<Ran> {
         get(9, "second"),
         get(3, "first")
     );
-    let args = [
-        "torture",
-        "--file",
-        "--size",
-        "1MiB",
-        "--workload",
-        &workload,
-        "--check",
-        &check,
-        "--rounds",
-        "60",
-    ];
-    let ran = run_in(directory, &[&args, more].concat());
+    let args = "torture --file --size 1MiB --rounds 60".and(more);
+    let commands = ["--workload", &workload, "--check", &check];
+    let ran = run_in(directory, &args.and(&commands));
     if ran.code == 2 && (ran.err.contains("fuse") || ran.err.contains("mounting was refused")) {
         println!("skipped: {}", ran.err);
         return None;
@@ -78,7 +68,7 @@ fn a_failed_check_has_a_seed_and_a_code_that_replays_it() {
             .out
             .contains("every check passed")
     );
-    run_in(directory.path(), &["torture", "--replay", "00000000-1-1"])
+    run_in(directory.path(), "torture --replay 00000000-1-1")
         .fails(2, &["torture-00000000.recording"]);
 }
 
@@ -92,20 +82,11 @@ fn an_interrupted_campaign_shows_the_failure_that_it_has_found() {
         "{whole} && exit 0; [ ! -e first ] || {{ touch second; exec sleep 100; }}; touch first; exit 1"
     );
     let workload = "printf first | dd of=$FILE seek=3 bs=4096 conv=notrunc status=none";
-    let args = [
-        "torture",
-        "--file",
-        "--size",
-        "1MiB",
-        "--workload",
-        workload,
-        "--check",
-        &check,
-    ];
+    let args = "torture --file --size 1MiB --rounds 1000 --keep-going";
+    let commands = ["--workload", workload, "--check", &check];
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_remap-ssd"));
     command
-        .args(args)
-        .args(["--rounds", "1000", "--keep-going"])
+        .args(args.and(&commands))
         .current_dir(directory.path());
     let mut child = command
         .stdout(Stdio::piped())
@@ -141,17 +122,11 @@ fn an_interrupted_campaign_shows_the_failure_that_it_has_found() {
 #[test]
 fn a_check_that_fails_without_any_cut_says_so() {
     let directory = tempfile::tempdir().unwrap();
-    let args = [
-        "torture",
-        "--file",
-        "--size",
-        "1MiB",
-        "--workload",
-        "true",
-        "--check",
-        "echo words; false",
-    ];
-    let ran = run_in(directory.path(), &args);
+    let commands = ["--workload", "true", "--check", "echo words; false"];
+    let ran = run_in(
+        directory.path(),
+        &"torture --file --size 1MiB".and(&commands),
+    );
     if ran.code != 2 {
         assert_eq!(ran.code, 1, "{}", ran.err);
         assert!(
@@ -165,7 +140,7 @@ fn a_check_that_fails_without_any_cut_says_so() {
 #[test]
 fn mistakes_are_one_sentence_and_exit_code_2() {
     let both = ["--workload", "true", "--check", "true"];
-    let torture = |more: &[&str]| run(&[&["torture"], more].concat());
+    let torture = |more: &[&str]| run(&"torture".and(more));
     torture(&[]).fails_in_one_line(2, &["--workload", "--check"]);
     torture(&both).fails_in_one_line(2, &["--fs", "--file"]);
     torture(&[&both[..], &["--file", "--block", "1000"]].concat())
@@ -227,11 +202,9 @@ fn a_disk_that_is_full_or_read_only_ends_the_workload_and_loses_nothing() {
                    || exit 1; echo $n > $MARKS; done";
         let check = "for n in $(cat $MARKS); do dd if=$FILE bs=4096 skip=$n count=1 status=none | grep -aq ^$n \
                      || { echo $n is lost; exit 1; }; done";
-        let args = [
-            "torture", "--file", "--size", "1MiB", "--json", "--rounds", "20",
-        ];
+        let args = "torture --file --size 1MiB --json --rounds 20";
         let commands = ["--workload", put, "--check", check, "--fault", fault];
-        let ran = run_in(directory.path(), &[&args[..], &commands].concat());
+        let ran = run_in(directory.path(), &args.and(&commands));
         if ran.code == 2 && (ran.err.contains("fuse") || ran.err.contains("mounting was refused")) {
             println!("skipped: {}", ran.err);
             return;
@@ -240,7 +213,7 @@ fn a_disk_that_is_full_or_read_only_ends_the_workload_and_loses_nothing() {
         assert_eq!(found["recording"]["marks"], 2, "{fault}");
         assert_eq!(found["faults"], serde_json::json!([fault]));
     }
-    run(&["torture", "--file", "--fault", "slow"]).fails(2, &["read-error:P"]);
+    run("torture --file --fault slow").fails(2, &["read-error:P"]);
 }
 
 #[test]
@@ -266,18 +239,8 @@ fn the_device_below_has_what_is_set_and_its_replay_says_so() {
         ("flash.read_ns=1", "knows no time"),
         ("geometry.dies=3", "is too much for 3552 flash pages"),
     ] {
-        let args = [
-            "torture",
-            "--file",
-            "--size",
-            "16MiB",
-            "--workload",
-            "true",
-            "--check",
-            "true",
-            "--set",
-            setting,
-        ];
+        let args =
+            format!("torture --file --size 16MiB --workload true --check true --set {setting}");
         run_in(directory.path(), &args).fails(2, &[word]);
     }
 }

@@ -1,7 +1,7 @@
 //! `torture --nvme-tcp` as users see it: a workload that is an NVMe host itself, with a flush, with
 //! FUA, and with neither. Needs neither root nor FUSE.
 
-use crate::kit::{Ran, run, run_in};
+use crate::kit::{Ran, Words, run, run_in};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -32,19 +32,9 @@ fn out_of_order(directory: &Path, fua: &str, between: &str, more: &[&str]) -> Ra
         has(3, "first"),
         has(9, "second"),
     );
-    let args = [
-        "torture",
-        "--nvme-tcp",
-        "--size",
-        "1MiB",
-        "--workload",
-        &workload,
-        "--check",
-        &check,
-        "--rounds",
-        "20",
-    ];
-    run_in(directory, &[&args, more].concat())
+    let args = "torture --nvme-tcp --size 1MiB --rounds 20".and(more);
+    let commands = ["--workload", &workload, "--check", &check];
+    run_in(directory, &args.and(&commands))
 }
 
 #[test]
@@ -135,42 +125,22 @@ fn a_file_that_cannot_be_written_is_a_failure_and_no_mistake() {
 
 #[test]
 fn what_does_not_go_with_a_host_of_ones_own_is_refused() {
-    let both = [
-        "torture",
-        "--nvme-tcp",
-        "--workload",
-        "true",
-        "--check",
-        "true",
-    ];
+    let both = "torture --nvme-tcp --workload true --check true";
     for more in [
         &["--fs", "ext4"][..],
         &["--file"],
         &["--from", "some.recording"],
         &["--replay", "00000000-1-1"],
     ] {
-        run(&[&both[..], more].concat()).fails(2, &["--nvme-tcp", more[0]]);
+        run(&both.and(more)).fails(2, &["--nvme-tcp", more[0]]);
     }
 }
 
 /// Runs a workload and its check, on a disk with a fault.
 fn faulty(directory: &Path, fault: &str, workload: &str, check: &str, more: &[&str]) -> Ran {
-    let args = [
-        "torture",
-        "--nvme-tcp",
-        "--size",
-        "1MiB",
-        "--json",
-        "--rounds",
-        "10",
-        "--workload",
-        workload,
-        "--check",
-        check,
-        "--fault",
-        fault,
-    ];
-    run_in(directory, &[&args, more].concat())
+    let args = "torture --nvme-tcp --size 1MiB --json --rounds 10".and(more);
+    let commands = ["--workload", workload, "--check", check, "--fault", fault];
+    run_in(directory, &args.and(&commands))
 }
 
 // Data that a host has acknowledged before survive every cut.
@@ -258,7 +228,7 @@ fn a_page_is_torn_at_the_cut_though_the_disk_is_slow_and_the_code_replays_it() {
 
 #[test]
 fn the_example_in_the_help_runs() {
-    let help = run(&["torture", "--help"]).ok().out;
+    let help = run("torture --help").ok().out;
     let example = help
         .lines()
         .find(|line| line.contains("torture --nvme-tcp"));

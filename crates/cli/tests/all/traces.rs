@@ -1,6 +1,6 @@
 //! Traces: real excerpts replayed to the last request, and malformed lines reported.
 
-use crate::kit::{run, run_in};
+use crate::kit::{Words, run, run_in};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -146,12 +146,9 @@ fn the_homes_excerpt_remaps_its_duplicates() {
 fn a_short_trace_gets_a_small_device() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("t"), lines(100)).unwrap();
-    let result = run_in(
-        directory.path(),
-        &["compare", "--trace", "t", "--scheme", "none", "--json"],
-    )
-    .ok()
-    .json();
+    let result = run_in(directory.path(), "compare --trace t --scheme none --json")
+        .ok()
+        .json();
     let scale = result["config"]["scale"].as_f64().unwrap();
     assert!(scale < 1.0 / 64.0 + 1e-9, "{scale}");
     assert!(
@@ -171,29 +168,15 @@ fn lines(count: u64) -> String {
 fn a_trace_repeats_with_new_contents_and_goes_on_in_time() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("t"), lines(500)).unwrap();
-    let args = [
-        "compare",
-        "--trace",
-        "t",
-        "--scale",
-        "1/64",
-        "--repeat",
-        "3",
-        "--scheme",
-        "remap-ssd",
-        "--json",
-    ];
-    let run = &run_in(directory.path(), &args).ok().json()["runs"][0];
+    let args = "compare --trace t --scale 1/64 --repeat 3 --scheme remap-ssd --json";
+    let run = &run_in(directory.path(), args).ok().json()["runs"][0];
     assert_eq!(
         (&run["requests"]["submitted"], &run["dedup_hits"]),
         (&1500.into(), &0.into())
     );
-    let open = run_in(
-        directory.path(),
-        &[&args[..], &["--arrivals", "trace"]].concat(),
-    )
-    .ok()
-    .json();
+    let open = run_in(directory.path(), &args.and(&["--arrivals", "trace"]))
+        .ok()
+        .json();
     assert_eq!(open["runs"][0]["requests"]["submitted"], 1500);
     // 3 times 499 us, and what the last writes took.
     let seconds = open["runs"][0]["seconds_simulated"].as_f64().unwrap();
@@ -205,7 +188,7 @@ fn a_trace_repeats_with_new_contents_and_goes_on_in_time() {
             > 0.0,
         "{open}"
     );
-    let closed = run_in(directory.path(), &args).ok().json();
+    let closed = run_in(directory.path(), args).ok().json();
     assert!(
         closed["runs"][0].get("arrivals").is_none(),
         "a closed loop has no arrivals"
@@ -214,19 +197,8 @@ fn a_trace_repeats_with_new_contents_and_goes_on_in_time() {
 
 #[test]
 fn arrivals_show_responses_and_the_backlog() {
-    let args = [
-        "compare",
-        "--scale",
-        "1/64",
-        "--scheme",
-        "none,remap-ssd",
-        "--writes",
-        "20k",
-        "--arrivals",
-    ];
-    let slow = run(&[&args[..], &["rate:100", "--details"]].concat())
-        .ok()
-        .out;
+    let args = "compare --scale 1/64 --scheme none,remap-ssd --writes 20k --arrivals";
+    let slow = run(&args.and(&["rate:100", "--details"])).ok().out;
     for words in [
         "arrivals rate:100",
         "response",
@@ -235,7 +207,7 @@ fn arrivals_show_responses_and_the_backlog() {
     ] {
         assert!(slow.contains(words), "{words}: {slow}");
     }
-    let of = |rate: &str| run(&[&args[..], &[rate, "--json"]].concat()).ok().json();
+    let of = |rate: &str| run(&args.and(&[rate, "--json"])).ok().json();
     let number = |result: &serde_json::Value, name: &str| {
         result["runs"][0]["arrivals"][name].as_f64().unwrap()
     };
@@ -280,7 +252,7 @@ fn traces_that_cannot_be_replayed_are_said() {
     let replay = |more: &[&str]| {
         run_in(
             directory.path(),
-            &[&["compare", "--scale", "1/64", "--trace", "t"], more].concat(),
+            &"compare --scale 1/64 --trace t".and(more),
         )
     };
     replay(&[]).fails_in_one_line(1, &["t: ", "No such file"]);

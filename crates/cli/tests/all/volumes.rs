@@ -1,31 +1,21 @@
 //! `volume` as users see it: files are imported and exported, and mistakes are sentences.
 
-use crate::kit::{Ran, run};
-use crate::service::{Served, serve};
+use crate::kit::{Ran, Words, bytes, path, run};
+use crate::served::{Served, serve};
 use remap_ssd_nvme::tcp::client::{Client, Options};
 use remap_ssd_store::{Processes, Store, Volume};
 use std::path::Path;
 
-fn volume(args: &[&str], place: &[&str]) -> Ran {
-    run(&[&["volume"], args, place].concat())
-}
-
-fn bytes(seed: u64, len: usize) -> Vec<u8> {
-    (0..len as u64)
-        .map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15 ^ seed) >> 40) as u8)
-        .collect()
-}
-
-fn path(dir: &Path, name: &str) -> String {
-    dir.join(name).to_str().expect("text").to_owned()
+fn volume<W: Words + ?Sized>(args: &W, place: &[&str]) -> Ran {
+    run(&"volume".and(args).and(place))
 }
 
 /// The rest of a volume's life, in any place.
 fn carries_files(dir: &Path, place: &[&str]) {
-    volume(&["list"], place).fails_in_one_line(1, &["no volume here", "blank"]);
-    volume(&["create", "--files", "8"], place).ok();
-    volume(&["create"], place).fails_in_one_line(1, &["not blank", "--force"]);
-    assert_eq!(volume(&["list"], place).ok().out, "no files\n");
+    volume("list", place).fails_in_one_line(1, &["no volume here", "blank"]);
+    volume("create --files 8", place).ok();
+    volume("create", place).fails_in_one_line(1, &["not blank", "--force"]);
+    assert_eq!(volume("list", place).ok().out, "no files\n");
 
     // Unaligned sizes, an empty file, and whole pages.
     for (index, len) in [0, 1, 4095, 4096, 123_457, 3 << 20].into_iter().enumerate() {
@@ -38,7 +28,7 @@ fn carries_files(dir: &Path, place: &[&str]) {
             assert!(std::fs::read(&back).expect("written") == data, "{how:?}");
             volume(&["import", &local], place).fails_in_one_line(1, &[&name, "--force"]);
         }
-        let list = volume(&["list", "--json"], place).ok().json();
+        let list = volume("list --json", place).ok().json();
         assert_eq!(
             (&list[index]["name"], &list[index]["bytes"]),
             (&name.as_str().into(), &len.into())
@@ -49,18 +39,18 @@ fn carries_files(dir: &Path, place: &[&str]) {
         place,
     )
     .ok();
-    let before = volume(&["stat", "--json"], place).ok().json();
+    let before = volume("stat --json", place).ok().json();
     assert_eq!(
         (&before["files"], &before["files_max"]),
         (&7.into(), &8.into())
     );
 
     // The maximum number of files: the list says how to make room.
-    assert_eq!(volume(&["list"], place).ok().err, "");
+    assert_eq!(volume("list", place).ok().err, "");
     let import = |name| volume(&["import", &path(dir, "file 0"), "--name", name], place);
     import("the last one").ok();
     let words = ["maximum of 8 files", "volume create --files"];
-    let said = volume(&["list"], place).ok().err;
+    let said = volume("list", place).ok().err;
     assert!(words.iter().all(|word| said.contains(word)), "{said}");
     import("one too many").fails_in_one_line(1, &words);
     volume(&["delete", "the last one"], place).ok();
@@ -69,7 +59,7 @@ fn carries_files(dir: &Path, place: &[&str]) {
     let large = path(dir, "large");
     std::fs::write(&large, bytes(9, 40 << 20)).expect("room for it");
     volume(&["import", &large], place).fails_in_one_line(1, &["full", "pages are needed"]);
-    assert_eq!(volume(&["stat", "--json"], place).ok().json(), before);
+    assert_eq!(volume("stat --json", place).ok().json(), before);
 
     volume(&["export", "nothing", &path(dir, "nothing")], place)
         .fails_in_one_line(1, &["no file nothing"]);
@@ -78,16 +68,15 @@ fn carries_files(dir: &Path, place: &[&str]) {
         .fails_in_one_line(1, &["nowhere", "No such file"]);
     volume(&["import", &large, "--name", ""], place)
         .fails_in_one_line(2, &["cannot be a file's name"]);
-    volume(&["create", "--force", "--files", "0"], place)
-        .fails_in_one_line(2, &["1 to 65536 files"]);
-    volume(&["create", "--force"], place).ok();
-    assert_eq!(volume(&["list"], place).ok().out, "no files\n");
-    volume(&["list", "--nsid", "7"], place).fails_in_one_line(1, &[place[1]]);
+    volume("create --force --files 0", place).fails_in_one_line(2, &["1 to 65536 files"]);
+    volume("create --force", place).ok();
+    assert_eq!(volume("list", place).ok().out, "no files\n");
+    volume("list --nsid 7", place).fails_in_one_line(1, &[place[1]]);
 }
 
 fn served(args: &[&str]) -> (Served, Vec<String>) {
     let served = serve(args);
-    let place = vec!["--connect".to_owned(), served.address().to_owned()];
+    let place = vec!["--connect".to_owned(), served.nvme.clone()];
     (served, place)
 }
 
@@ -106,27 +95,18 @@ fn a_file_goes_into_a_served_device_and_comes_out_byte_for_byte() {
 fn a_file_goes_into_a_device_in_a_folder_and_is_there_when_it_is_served() {
     let dir = tempfile::tempdir().expect("a folder");
     let image = path(dir.path(), "disk");
-    run(&[
-        "image",
-        "create",
-        &image,
-        "--size",
-        "64MiB",
-        "--namespaces",
-        "2",
-    ])
-    .ok();
+    run(&format!("image create {image} --size 64MiB --namespaces 2")).ok();
     let place = ["--image", image.as_str()];
     carries_files(dir.path(), &place);
 
     // The other namespace is unchanged, and has room for its own volume.
     let second = ["--image", image.as_str(), "--nsid", "2"];
-    volume(&["create", "--size", "4MiB"], &second).ok();
+    volume("create --size 4MiB", &second).ok();
     let (local, back) = (path(dir.path(), "local"), path(dir.path(), "back"));
     std::fs::write(&local, bytes(5, 70_001)).expect("room for it");
     volume(&["import", &local], &second).ok();
     let (served, mut place) = served(&["--image", &image]);
-    volume(&["list"], &second).fails_in_one_line(1, &["in use"]);
+    volume("list", &second).fails_in_one_line(1, &["in use"]);
     place.extend(["--nsid".to_owned(), "2".to_owned()]);
     let place: Vec<&str> = place.iter().map(String::as_str).collect();
     volume(&["export", "local", &back], &place).ok();
@@ -139,7 +119,7 @@ fn a_file_that_a_program_has_open_is_neither_deleted_nor_replaced() {
     let dir = tempfile::tempdir().expect("a folder");
     let (served, place) = served(&["--memory", "64MiB"]);
     let place: Vec<&str> = place.iter().map(String::as_str).collect();
-    volume(&["create"], &place).ok();
+    volume("create", &place).ok();
     let local = path(dir.path(), "app.db");
     std::fs::write(&local, bytes(1, 70_001)).expect("room for it");
     volume(&["import", &local], &place).ok();
@@ -148,11 +128,11 @@ fn a_file_that_a_program_has_open_is_neither_deleted_nor_replaced() {
     let program = Volume::open(disk, &Processes::local()).expect("the same user");
     let open = program.hold_file("app.db", false).expect("it is free");
     let refusal = ["app.db", "open in another process"];
-    volume(&["delete", "app.db"], &place).fails_in_one_line(1, &refusal);
+    volume("delete app.db", &place).fails_in_one_line(1, &refusal);
     volume(&["import", &local, "--force"], &place).fails_in_one_line(1, &refusal);
     drop(open);
     volume(&["import", &local, "--force"], &place).ok();
-    volume(&["delete", "app.db"], &place).ok();
+    volume("delete app.db", &place).ok();
 
     // Another domain has the volume open: nothing is changed.
     drop(program);
@@ -172,7 +152,7 @@ fn several_processes_bring_files_in_at_once() {
     let dir = tempfile::tempdir().expect("a folder");
     let (served, place) = served(&["--memory", "64MiB"]);
     let place: Vec<&str> = place.iter().map(String::as_str).collect();
-    volume(&["create"], &place).ok();
+    volume("create", &place).ok();
     std::thread::scope(|scope| {
         for number in 0..4u64 {
             let (dir, place) = (dir.path(), &place);
@@ -191,10 +171,10 @@ fn several_processes_bring_files_in_at_once() {
             });
         }
     });
-    let stat = volume(&["stat", "--json"], &place).ok().json();
+    let stat = volume("stat --json", &place).ok().json();
     assert_eq!(stat["files"], 12);
     // It fails if a page is claimed twice.
-    volume(&["list"], &place).ok();
+    volume("list", &place).ok();
     let back = path(dir.path(), "back");
     for number in 0..4u64 {
         for round in 0..3u64 {
@@ -208,9 +188,9 @@ fn several_processes_bring_files_in_at_once() {
 
 #[test]
 fn mistakes_with_volumes_are_sentences() {
-    run(&["volume", "list"]).fails(2, &["--connect"]);
-    run(&["volume", "list", "--connect", "127.0.0.1:1", "--image", "x"]).fails(2, &["--image"]);
-    run(&["volume", "list", "--connect", "127.0.0.1:1"]).fails_in_one_line(1, &["127.0.0.1:1"]);
+    run("volume list").fails(2, &["--connect"]);
+    run("volume list --connect 127.0.0.1:1 --image x").fails(2, &["--image"]);
+    run("volume list --connect 127.0.0.1:1").fails_in_one_line(1, &["127.0.0.1:1"]);
     let dir = tempfile::tempdir().expect("a folder");
     run(&["volume", "list", "--image", &path(dir.path(), "")])
         .fails_in_one_line(1, &["not a device image", "device.toml"]);
@@ -223,10 +203,9 @@ fn mistakes_with_volumes_are_sentences() {
     let file = path(dir.path(), "file");
     std::fs::write(&file, bytes(1, 5000)).expect("room for it");
     served.io(&["write", "--lba", "777", "--file", &file]).ok();
-    volume(&["create"], &place).fails_in_one_line(1, &["not blank", "page 777", "--force"]);
-    volume(&["create", "--size", "1GiB", "--force"], &place)
-        .fails_in_one_line(2, &["does not fit"]);
-    volume(&["create", "--force"], &place).ok();
+    volume("create", &place).fails_in_one_line(1, &["not blank", "page 777", "--force"]);
+    volume("create --size 1GiB --force", &place).fails_in_one_line(2, &["does not fit"]);
+    volume("create --force", &place).ok();
 
     // A log beside a database holds data that the file lacks.
     std::fs::write(path(dir.path(), "file-wal"), b"frames").expect("room for it");

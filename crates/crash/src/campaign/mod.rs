@@ -229,7 +229,7 @@ impl<'a> Campaign<'a> {
         };
         self.end.marks.commands += 1;
         match command {
-            ScriptCommand::Remap { relocate: true, .. } => self.end.marks.relocations += 1,
+            ScriptCommand::Remap(remap) if remap.relocate => self.end.marks.relocations += 1,
             ScriptCommand::Deallocate { .. } => self.end.marks.trims += 1,
             _ => {}
         }

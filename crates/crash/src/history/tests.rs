@@ -3,7 +3,7 @@
 use crate::history::{DeviceEvent, History};
 use crate::kit::{deallocate, write};
 use crate::script::ScriptCommand;
-use remap_ssd_ftl::{FilePage, Lpn};
+use remap_ssd_ftl::{FilePage, Lpn, Remap};
 
 /// One command of each kind, with options, and its text.
 fn commands() -> Vec<(ScriptCommand, &'static str)> {
@@ -13,12 +13,14 @@ fn commands() -> Vec<(ScriptCommand, &'static str)> {
         source,
         fresh: 70,
     };
-    let remap = |len, relocate, atomic| ScriptCommand::Remap {
-        target: Lpn(50),
-        source: Lpn(60),
-        len,
-        relocate,
-        atomic,
+    let remap = |len, relocate, atomic| {
+        ScriptCommand::Remap(Remap {
+            target: Lpn(50),
+            source: Lpn(60),
+            len,
+            relocate,
+            atomic,
+        })
     };
 
     vec![

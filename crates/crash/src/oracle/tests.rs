@@ -4,25 +4,16 @@ use crate::content::{Content, LOST};
 use crate::kit::{deallocate, relocate, remap, write};
 use crate::oracle::{AtomicVerdict, Oracle};
 use crate::script::ScriptCommand;
-use remap_ssd_media::Lpn;
+use remap_ssd_ftl::{Lpn, Remap};
 
 const LPNS: u32 = 8;
 
 fn atomic(command: ScriptCommand) -> ScriptCommand {
     match command {
-        ScriptCommand::Remap {
-            target,
-            source,
-            len,
-            relocate,
-            ..
-        } => ScriptCommand::Remap {
-            target,
-            source,
-            len,
-            relocate,
+        ScriptCommand::Remap(remap) => ScriptCommand::Remap(Remap {
             atomic: true,
-        },
+            ..remap
+        }),
         other => other,
     }
 }

@@ -3,7 +3,7 @@
 //! Absent: drawing them (`CommandGenerator`), and their effects (the oracle's).
 
 use crate::content::{Content, ZEROES, is_known};
-use remap_ssd_ftl::{FilePage, Lpn};
+use remap_ssd_ftl::{FilePage, Lpn, Remap};
 use std::fmt;
 
 /// One step of a script.
@@ -55,18 +55,7 @@ pub(crate) enum ScriptCommand {
         len: u32,
     },
     /// Maps LPNs to the pages of other LPNs.
-    Remap {
-        /// First LPN of the target.
-        target: Lpn,
-        /// First LPN of the source.
-        source: Lpn,
-        /// Number of pages.
-        len: u32,
-        /// True if the source is deallocated.
-        relocate: bool,
-        /// True if all pages are remapped or none.
-        atomic: bool,
-    },
+    Remap(Remap),
     /// Makes all acknowledged commands durable.
     Flush,
     /// Garbage collection while the host is idle.
@@ -135,13 +124,13 @@ impl fmt::Display for ScriptCommand {
                 write!(f, "write {lpn}, for {home}: content {content}")
             }
             Self::Deallocate { lpn, len } => write!(f, "deallocate {}", pages(lpn, len)),
-            Self::Remap {
+            Self::Remap(Remap {
                 target,
                 source,
                 len,
                 relocate,
                 atomic,
-            } => {
+            }) => {
                 write!(
                     f,
                     "remap {} to what {} is",

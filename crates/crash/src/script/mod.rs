@@ -15,7 +15,7 @@ pub(crate) use command::content_of_many;
 pub(crate) use mix::Mix;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use remap_ssd_ftl::{FilePage, Lpn, Refusal};
+use remap_ssd_ftl::{FilePage, Lpn, Refusal, Remap};
 use std::collections::VecDeque;
 
 /// Draws the commands of a script.
@@ -106,21 +106,14 @@ impl CommandGenerator {
     /// The command, of whole units if it is atomic.
     fn of_units(&self, command: ScriptCommand) -> ScriptCommand {
         match command {
-            ScriptCommand::Remap {
-                target,
-                source,
-                len,
-                relocate,
-                atomic: true,
-            } if self.unit > 1 => {
+            ScriptCommand::Remap(remap) if remap.atomic && self.unit > 1 => {
                 let begin = |lpn: Lpn| lpn.back(lpn.0 % self.unit);
-                ScriptCommand::Remap {
-                    target: begin(target),
-                    source: begin(source),
-                    len: (len / self.unit).max(1) * self.unit,
-                    relocate,
-                    atomic: true,
-                }
+                ScriptCommand::Remap(Remap {
+                    target: begin(remap.target),
+                    source: begin(remap.source),
+                    len: (remap.len / self.unit).max(1) * self.unit,
+                    ..remap
+                })
             }
             other => other,
         }
@@ -215,12 +208,14 @@ impl CommandGenerator {
     /// Returns a command that must be refused, and the reason.
     pub(crate) fn refused(&mut self) -> (ScriptCommand, Refusal) {
         let (first, last, behind) = (Lpn::ZERO, Lpn(self.lpns - 1), Lpn(self.lpns));
-        let remap = |target, source, len, relocate, atomic| ScriptCommand::Remap {
-            target,
-            source,
-            len,
-            relocate,
-            atomic,
+        let remap = |target, source, len, relocate, atomic| {
+            ScriptCommand::Remap(Remap {
+                target,
+                source,
+                len,
+                relocate,
+                atomic,
+            })
         };
 
         match self.random.random_range(0..5) {
@@ -397,13 +392,13 @@ impl CommandGenerator {
         }
 
         let len = len.min(self.lpns - source.max(target).0);
-        ScriptCommand::Remap {
+        ScriptCommand::Remap(Remap {
             target,
             source,
             len,
             relocate,
             atomic,
-        }
+        })
     }
 
     fn content(&mut self) -> Content {
@@ -491,12 +486,12 @@ impl CommandGenerator {
             _ => (start, self.lpn().min(last)),
         };
 
-        ScriptCommand::Remap {
+        ScriptCommand::Remap(Remap {
             target,
             source,
             len,
             relocate,
             atomic,
-        }
+        })
     }
 }

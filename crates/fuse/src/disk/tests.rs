@@ -4,7 +4,7 @@ use super::{Disk, DiskError};
 use proptest::prelude::*;
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
-use remap_ssd_nvme::controller::{Gate, Health, Latency, NamespaceSpec, Subsystem};
+use remap_ssd_nvme::controller::{Gate, NamespaceSpec, Subsystem};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -18,8 +18,7 @@ fn disks(specs: &[NamespaceSpec]) -> (Arc<Gate>, Arc<Subsystem>, Vec<Disk>) {
 fn disks_of(bytes: u64, specs: &[NamespaceSpec]) -> (Arc<Gate>, Arc<Subsystem>, Vec<Disk>) {
     let config = DeviceConfig::for_service(bytes, SchemeKind::RemapSsd, false).expect("possible");
     let device = Device::format(config).expect("possible");
-    let subsystem = Subsystem::new(device, NQN, specs, Latency::None, true, Health::default())
-        .expect("possible");
+    let subsystem = Subsystem::new(device, NQN, specs).expect("possible");
     let subsystem = Arc::new(subsystem);
     let gate = Arc::new(Gate::new(subsystem.clone()));
     let epoch = Instant::now();

@@ -3,7 +3,7 @@
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_fuse::{Mounted, file_name};
-use remap_ssd_nvme::controller::{Gate, Health, Latency, Subsystem};
+use remap_ssd_nvme::controller::{Gate, Subsystem};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -14,14 +14,7 @@ fn mounted() -> Option<(tempfile::TempDir, Mounted)> {
     let config =
         DeviceConfig::for_service(16 << 20, SchemeKind::RemapSsd, false).expect("possible");
     let device = Device::format(config).expect("possible");
-    let subsystem = Subsystem::new(
-        device,
-        "nqn.2026-11.test:mount",
-        &[],
-        Latency::None,
-        true,
-        Health::default(),
-    );
+    let subsystem = Subsystem::new(device, "nqn.2026-11.test:mount", &[]);
     let gate = Gate::new(Arc::new(subsystem.expect("possible")));
 
     let folder = tempfile::tempdir().expect("a folder");

@@ -81,8 +81,8 @@ pub struct Subsystem {
 }
 
 impl Subsystem {
-    /// A subsystem over a device. `volatile_cache`: acknowledged writes may be lost if this machine
-    /// crashes before a flush; if the device has a volatile write buffer, they always may. Without specs: one namespace of 4 KiB blocks over all pages.
+    /// A subsystem over a device. Without specs: one namespace of 4 KiB blocks over all pages.
+    /// Completions are due at once, until `set_latency`.
     ///
     /// # Errors
     /// Namespaces that do not fit, or a device that does not store bytes.
@@ -90,9 +90,6 @@ impl Subsystem {
         mut device: Device,
         nqn: &str,
         specs: &[NamespaceSpec],
-        latency: Latency,
-        volatile_cache: bool,
-        health: Health,
     ) -> Result<Self, SubsystemError> {
         let lpns = device.config().host_lpns();
         let unit_pages = device.config().geometry.host_pages();
@@ -114,7 +111,7 @@ impl Subsystem {
         let has_buffer = device.config().firmware.has_volatile_buffer();
 
         // Without emulation completion times are not used, and modelling them costs time.
-        device.keep_time(latency == Latency::Emulated);
+        device.keep_time(false);
         // The same name gives the same serial number.
         let serial = format!("RMP{:013}", u64::from(crc32c::crc32c(nqn.as_bytes())));
 
@@ -124,11 +121,11 @@ impl Subsystem {
             nqn: nqn.into(),
             serial,
             incarnation: Vec::new(),
-            emulated: AtomicBool::new(latency == Latency::Emulated),
-            volatile_cache: volatile_cache || has_buffer,
+            emulated: AtomicBool::new(false),
+            volatile_cache: true,
             has_buffer,
             commands: AtomicU64::new(0),
-            before: health,
+            before: Health::default(),
             telemetry: Telemetry::default(),
             counters: Counters::default(),
             controllers: Controllers::default(),
@@ -139,6 +136,19 @@ impl Subsystem {
             reservations: Reservations::default(),
             portals: Portals::default(),
         })
+    }
+
+    /// Tells hosts that no acknowledged write waits for a flush, unless one does: the device is in
+    /// memory, and its data end with this process. Otherwise writes may be lost if this machine
+    /// crashes.
+    pub fn in_memory(mut self) -> Self {
+        self.volatile_cache = self.loses_writes();
+        self
+    }
+
+    /// Continues the counters of health from those of earlier services of the device.
+    pub fn with_health(self, before: Health) -> Self {
+        Self { before, ..self }
     }
 
     /// Loads saved namespaces; `store` keeps all later changes. Namespaces left half emptied by a

@@ -1,9 +1,8 @@
 //! Bytes damaged in transit, and invalid PDUs: which commands fail, which connections go on, and
 //! what the host learns.
 
+use crate::kit::Rig;
 use crate::kit::raw::{Peer, connect, connect_data, in_capsule, transport, with_cid};
-use crate::kit::{self, Rig};
-use remap_ssd_nvme::controller::Latency;
 use remap_ssd_nvme::spec::command::{RwCdw12, Sqe};
 use remap_ssd_nvme::spec::opcode::io;
 use remap_ssd_nvme::spec::pdu::{Data, Flags, Ic, kind};
@@ -88,8 +87,6 @@ fn damaged_data_fail_their_command_and_the_connection_goes_on() {
         Status::SUCCESS
     );
     assert_eq!(client.read(20, 3).expect("served"), [9; 3 * 4096]);
-    drop((client, queue, _admin));
-    rig.stop();
 }
 
 #[test]
@@ -99,7 +96,7 @@ fn commands_whose_data_arrive_damaged_keep_no_memory() {
         memory_bytes: MEMORY_BYTES_MIN,
         ..Limits::default()
     };
-    let rig = Rig::limited(kit::device(32 << 20, false), &[], Latency::None, limits);
+    let rig = Rig::limited(limits);
     let (_admin, cntlid) = Peer::admin(rig.address);
     let mut queue = Peer::io(rig.address, cntlid, 1, BOTH);
 
@@ -128,8 +125,6 @@ fn commands_whose_data_arrive_damaged_keep_no_memory() {
     }
 
     assert_eq!(compared(false), Status::SUCCESS);
-    drop((queue, _admin));
-    rig.stop();
 }
 
 /// Returns the termination request of a connection: fatal error status, its information, and the
@@ -210,7 +205,6 @@ fn a_termination_names_the_field_and_returns_the_header() {
     peer.send(&bytes);
     let (fes, _, header) = terminated(&mut peer);
     assert_eq!((fes, header), (3, bytes[..72].to_vec()));
-    rig.stop();
 }
 
 #[test]
@@ -239,6 +233,4 @@ fn data_that_were_not_asked_for_end_the_connection_and_are_named() {
         // The queue is free once the target has noticed its end.
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
-    drop(_admin);
-    rig.stop();
 }

@@ -1,18 +1,18 @@
 //! All disks behave alike: the same steps on a disk in this process, on one in a folder, and on two
 //! remote ones leave the same bytes, and each refuses invalid operations.
 
-use crate::kit::{Rig, device};
+use crate::kit::{self, Rig, Setup, device};
 use proptest::prelude::*;
 use remap_ssd_device::{
     Device, DeviceConfig, Disk, DiskFileBlock, DiskRemap, DiskWrite, FileMapError, FilePage,
     FileStatus, LocalDisk,
 };
 use remap_ssd_ftl::SchemeKind;
-use remap_ssd_nvme::controller::{Latency, NamespaceSpec};
+use remap_ssd_nvme::controller::NamespaceSpec;
 use remap_ssd_nvme::tcp::client::{Client, Options};
 use std::cell::RefCell;
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -224,8 +224,8 @@ fn every_disk_is_the_same_disk() {
         lba_shift: 9,
     };
     let rigs = [
-        Rig::with(device(BYTES, true), &[], Latency::None),
-        Rig::with(device(BYTES, false), &[small_blocks], Latency::None),
+        Rig::with(device(BYTES, true), &[]),
+        Rig::with(device(BYTES, false), &[small_blocks]),
     ];
     let remote = RefCell::new(rigs.each_ref().map(Rig::client));
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
@@ -325,9 +325,8 @@ fn every_disk_has_the_same_file_map_or_none() {
             lba_shift,
         };
         let device = Device::format(config.clone()).expect("possible");
-        let rig = Rig::with(device, &[namespace], Latency::None);
+        let rig = Rig::with(device, &[namespace]);
         lists_files_by_page(&mut rig.client());
-        rig.stop();
     }
 }
 
@@ -406,7 +405,7 @@ fn a_remap_that_cannot_be_repeated_is_not_sent_again_when_its_answer_is_lost() {
     for (target, source, relocate) in [(1, 0, false), (0, 1, false), (20, 0, true), (20, 0, false)]
     {
         for in_list in [false, true] {
-            let rig = Rig::with(device(BYTES, false), &[], Latency::None);
+            let rig = Rig::with(device(BYTES, false), &[]);
             let (address, armed) = dropping_proxy(rig.address);
             let mut client = Client::connect(address, Options::default()).expect("it listens");
             let mut expected = vec![0; at(SPAN)];
@@ -442,7 +441,7 @@ fn a_remap_that_cannot_be_repeated_is_not_sent_again_when_its_answer_is_lost() {
 #[test]
 fn a_checkpoint_does_not_pay_a_round_trip_a_page() {
     const PAGES: u64 = 1000;
-    let rig = Rig::with(device(BYTES, false), &[], Latency::None);
+    let rig = Rig::with(device(BYTES, false), &[]);
     let (address, turns) = counting_proxy(rig.address);
     let mut client = Client::connect(address, Options::default()).expect("it listens");
     Disk::write(&mut client, 1000, &content(1000, PAGES, 3)).expect("possible");
@@ -476,13 +475,11 @@ fn a_checkpoint_does_not_pay_a_round_trip_a_page() {
             );
         }
     }
-    drop(client);
-    rig.stop();
 }
 
 #[test]
 fn a_transaction_does_not_pay_a_round_trip_a_page() {
-    let rig = Rig::with(device(BYTES, false), &[], Latency::None);
+    let rig = Rig::with(device(BYTES, false), &[]);
     let (address, turns) = counting_proxy(rig.address);
     let mut client = Client::connect(address, Options::default()).expect("it listens");
     let trips = |writes: &[(u64, u64, u8)], client: &mut Client| {
@@ -510,17 +507,16 @@ fn a_transaction_does_not_pay_a_round_trip_a_page() {
         Disk::read(&mut client, at, &mut page).expect("readable");
         assert!(page[..] == content(at, 1, seed)[..], "page {at}");
     }
-    drop(client);
-    rig.stop();
 }
 
 #[test]
 fn a_client_writes_nothing_to_another_device_at_its_address() {
-    let rig = Rig::at(
-        "127.0.0.1:0".parse().expect("an address"),
-        device(BYTES, false),
-        1,
-    );
+    let serves = |address: SocketAddr, bytes, incarnation| {
+        let subsystem = kit::subsystem(device(bytes, false), &[]);
+        let setup = Setup::of(subsystem.of_incarnation(incarnation));
+        setup.at(vec![address]).start()
+    };
+    let rig = serves((Ipv4Addr::LOCALHOST, 0).into(), BYTES, 1);
     let address = rig.address;
     let mut client = rig.client();
     Disk::write(&mut client, 0, &content(0, 1, 3)).expect("possible");
@@ -528,7 +524,7 @@ fn a_client_writes_nothing_to_another_device_at_its_address() {
 
     // Another size, or the same size in another incarnation: the host's data are not there.
     for (bytes, incarnation) in [(2 * BYTES, 1), (BYTES, 2)] {
-        let other = Rig::at(address, device(bytes, false), incarnation);
+        let other = serves(address, bytes, incarnation);
         for _ in 0..2 {
             let error = Disk::write(&mut client, 1, &content(1, 1, 3)).expect_err("another device");
             assert!(
@@ -545,8 +541,6 @@ fn a_client_writes_nothing_to_another_device_at_its_address() {
     }
 
     // The original device is accepted again.
-    let back = Rig::at(address, device(BYTES, false), 1);
+    let _back = serves(address, BYTES, 1);
     Disk::write(&mut client, 1, &content(1, 1, 3)).expect("the device is back");
-    drop(client);
-    back.stop();
 }

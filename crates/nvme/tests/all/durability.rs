@@ -4,8 +4,7 @@
 use remap_ssd_device::{Device, DeviceConfig, Lpn};
 use remap_ssd_ftl::{FilePage, Remap, SchemeKind};
 use remap_ssd_nvme::controller::{
-    Blocks, Health, InMemory, IoCommand, IoRequest, Issuer, Latency, NamespaceSpec, Outcome,
-    RemapBlocks, Subsystem,
+    Blocks, InMemory, IoCommand, IoRequest, Issuer, NamespaceSpec, Outcome, RemapBlocks, Subsystem,
 };
 use remap_ssd_nvme::spec::status::Status;
 use std::sync::atomic::AtomicBool;
@@ -36,14 +35,7 @@ impl Host {
             lba_shift: 9,
         };
         let nqn = "nqn.2026-11.test:durability";
-        let subsystem = Subsystem::new(
-            device,
-            nqn,
-            &[spec; 2],
-            Latency::None,
-            true,
-            Health::default(),
-        );
+        let subsystem = Subsystem::new(device, nqn, &[spec; 2]);
         Self {
             subsystem: subsystem.expect("possible"),
             cache_enabled: true,

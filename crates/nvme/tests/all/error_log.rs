@@ -2,17 +2,14 @@
 //! command.
 
 use crate::kit::specified::lid;
-use crate::kit::{NQN, Rig, device};
+use crate::kit::{self, Rig, device};
 use remap_ssd_device::Device;
 use remap_ssd_media::{Lpn, Payload};
-use remap_ssd_nvme::controller::{
-    BlockAccess, FaultInjector, Health, Latency, NamespaceSpec, Subsystem,
-};
+use remap_ssd_nvme::controller::{BlockAccess, FaultInjector, NamespaceSpec};
 use remap_ssd_nvme::spec::log::ErrorEntry;
 use remap_ssd_nvme::spec::opcode::{admin, io};
 use remap_ssd_nvme::spec::status::Status;
 use remap_ssd_nvme::tcp::client::{Call, Client, entry};
-use remap_ssd_nvme::tcp::server::Limits;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,32 +45,26 @@ fn served(device: Device, pages: &[u32], injector: Option<BadByte>) -> (Rig, Cli
             lba_shift: 9,
         })
         .collect();
-    let subsystem = Subsystem::new(device, NQN, &specs, Latency::None, true, Health::default())
-        .expect("possible");
+    let subsystem = kit::subsystem(device, &specs);
     let subsystem = match injector {
         Some(injector) => subsystem.with_faults(Arc::new(injector)),
         None => subsystem,
     };
 
-    let rig = Rig::serving(
-        "127.0.0.1:0".parse().expect("an address"),
-        subsystem,
-        Limits::default(),
-    );
+    let rig = Rig::of(subsystem);
     let client = rig.client();
     (rig, client)
 }
 
 /// Status, namespace and block of the newest entry of the error log.
 fn newest_entry(client: &mut Client) -> (u16, u32, u64) {
-    let call = Call {
-        sqe: remap_ssd_nvme::spec::command::Sqe {
+    let call = Call::receiving(
+        remap_ssd_nvme::spec::command::Sqe {
             cdw10: u32::from(lid::ERROR) | (64 / 4 - 1) << 16,
             ..entry(admin::GET_LOG_PAGE, 0)
         },
-        send: &[],
-        receive: 64,
-    };
+        64,
+    );
     let page = client
         .admin(|queue| queue.call("get log page", &call))
         .expect("served")
@@ -86,7 +77,7 @@ fn newest_entry(client: &mut Client) -> (u16, u32, u64) {
 // Block 13 is in the middle of a page; reads begin before it, and in its page.
 #[test]
 fn an_injected_fault_is_logged_with_the_block_that_is_bad() {
-    let (rig, mut client) = served(
+    let (_rig, mut client) = served(
         device(32 << 20, false),
         &[64, 64],
         Some(BadByte(13 * 512 + 7)),
@@ -98,11 +89,7 @@ fn an_injected_fault_is_logged_with_the_block_that_is_bad() {
         assert_eq!(newest_entry(&mut client), bad, "read of {slba}");
     }
 
-    let verify = Call {
-        sqe: client.rw(io::VERIFY, 2, 30),
-        send: &[],
-        receive: 0,
-    };
+    let verify = Call::new(client.rw(io::VERIFY, 2, 30));
     assert!(client.queue(|queue| queue.call("verify", &verify)).is_err());
     assert_eq!(newest_entry(&mut client), bad);
 
@@ -114,9 +101,6 @@ fn an_injected_fault_is_logged_with_the_block_that_is_bad() {
     assert!(client.write(21, &[1; 1024]).is_err());
     let protected = (Status::WRITE_PROTECTED.into_bits(), 1, 21);
     assert_eq!(newest_entry(&mut client), protected);
-
-    drop(client);
-    rig.stop();
 }
 
 // The bad page is the third of the second namespace.
@@ -158,7 +142,4 @@ fn a_page_that_the_flash_cannot_read_is_logged_with_its_first_block_of_the_comma
     // A write of a part of the page must read the rest of it.
     assert!(client.write(18, &[1; 512]).is_err());
     assert_eq!(newest_entry(&mut client).2, 18);
-
-    drop(client);
-    rig.stop();
 }

@@ -3,7 +3,6 @@
 
 use crate::kit::{self, Rig};
 use remap_ssd_device::{Disk, HoldError, HolderId};
-use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
 use remap_ssd_nvme::spec::opcode::io;
 use remap_ssd_nvme::tcp::client::{Call, Client, ClientError, Options, entry};
 use std::time::{Duration, Instant};
@@ -53,11 +52,7 @@ fn reserve(client: &mut Client, opcode: u8, cdw10: u32, keys: [u64; 2]) {
     let send = keys.map(u64::to_le_bytes).concat();
     let mut sqe = entry(opcode, 1);
     sqe.cdw10 = cdw10;
-    let call = Call {
-        sqe,
-        send: &send,
-        receive: 0,
-    };
+    let call = Call::sending(sqe, &send);
     let answers = client.queue(|queue| queue.calls(&[call]));
     assert!(answers.expect("connected")[0].status.is_success());
 }
@@ -88,7 +83,6 @@ fn a_second_holder_is_refused_and_nobody_else_reads_or_writes() {
     Disk::write(&mut first, 3, &[2; 4096]).expect("it is free");
     other.hold(B, &[]).expect("it was let go");
     assert!(Disk::write(&mut first, 3, &[2; 4096]).is_err());
-    rig.stop();
 }
 
 #[test]
@@ -106,7 +100,6 @@ fn a_holder_that_is_gone_is_replaced_and_gets_nothing_when_it_returns_even_after
     assert!(is_lost(first.still_held()));
     let sentence = refusal(rig.client().join_hold(A));
     assert!(sentence.contains("close what is open"), "{sentence}");
-    rig.stop();
 }
 
 // No reservation excludes it any more: it has to check whether it still holds the namespace.
@@ -120,7 +113,6 @@ fn a_holder_that_returns_when_its_successor_has_left_gets_nothing() {
     second.let_go().expect("connected");
 
     assert!(is_lost(Disk::write(&mut first, 0, &[1; 4096])));
-    rig.stop();
 }
 
 // It was gone when the other one looked, and reconnected before the other one acted: it notices no
@@ -135,7 +127,6 @@ fn a_holder_that_was_replaced_over_a_connection_that_lasts_gets_nothing() {
 
     assert!(is_lost(Disk::flush(&mut first)));
     assert!(is_lost(Disk::write(&mut first, 0, &[1; 4096])));
-    rig.stop();
 }
 
 #[test]
@@ -150,7 +141,6 @@ fn the_holder_that_ended_last_is_named_to_its_successor_and_no_other_one() {
     // B held it between A and this one.
     let mut third = rig.client();
     assert_eq!(third.hold(C, &[A]).expect("it is free"), None);
-    rig.stop();
 }
 
 #[test]
@@ -166,7 +156,6 @@ fn an_idle_holder_notices_a_broken_connection_before_it_believes_what_it_read() 
     let mut second = rig.client();
     hold_after(&mut second, B);
     assert!(is_lost(first.still_held()));
-    rig.stop();
 }
 
 #[test]
@@ -200,7 +189,6 @@ fn of_two_that_replace_a_holder_at_once_one_succeeds() {
         );
         assert!(!left.persists);
     }
-    rig.stop();
 }
 
 #[test]
@@ -216,7 +204,6 @@ fn what_other_software_has_reserved_is_left_alone_also_when_it_is_gone() {
         "{sentence}"
     );
     assert_eq!(rig.subsystem.reservations_of(1).registrants.len(), 1);
-    rig.stop();
 }
 
 #[test]
@@ -243,21 +230,12 @@ fn a_registration_whose_host_died_before_it_had_the_namespace_is_removed_by_the_
         }
         assert!(Instant::now() < until, "it is still there");
     }
-    rig.stop();
 }
 
 #[test]
 fn a_holder_goes_on_after_a_power_cut_and_stops_when_an_operator_ends_its_reservation() {
     let device = kit::device(32 << 20, false);
-    let subsystem = Subsystem::new(
-        device,
-        kit::NQN,
-        &[],
-        Latency::None,
-        true,
-        Health::default(),
-    );
-    let rig = Rig::of(subsystem.expect("possible"));
+    let rig = Rig::with(device, &[]);
     let mut first = holder(&rig, A);
     assert!(rig.subsystem.reservations_of(1).persists);
     rig.subsystem.power_cut(1).expect("the device recovers");
@@ -265,5 +243,4 @@ fn a_holder_goes_on_after_a_power_cut_and_stops_when_an_operator_ends_its_reserv
 
     rig.subsystem.release_reservations(1).expect("there is one");
     assert!(is_lost(Disk::write(&mut first, 0, &[1; 4096])));
-    rig.stop();
 }

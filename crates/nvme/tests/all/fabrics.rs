@@ -6,7 +6,7 @@ use crate::kit::raw::{
 };
 use crate::kit::specified::{fabrics, property, status};
 use crate::kit::{self, Lines, NQN, Rig};
-use remap_ssd_nvme::controller::{Association, Health, Latency, Subsystem};
+use remap_ssd_nvme::controller::{Association, Subsystem};
 use remap_ssd_nvme::spec::command::{RwCdw12, Sqe};
 use remap_ssd_nvme::spec::fabrics::{ConnectData, DISCOVERY_NQN, DiscoveryEntry};
 use remap_ssd_nvme::spec::opcode::{admin, io};
@@ -225,8 +225,6 @@ fn a_reset_takes_the_io_queues_and_they_can_be_connected_again() {
         refused(&rig, connect(1), &connect_data(cntlid)).0,
         Status::SEQUENCE
     );
-    drop((again, admin_queue));
-    rig.stop();
 }
 
 #[test]
@@ -271,8 +269,6 @@ fn disconnect_ends_an_io_queue_and_no_other() {
         )
         .data;
     assert_eq!(id[1804] & 1, 1, "OFCS says so");
-    drop((queue, admin_queue));
-    rig.stop();
 }
 
 #[test]
@@ -330,8 +326,6 @@ fn commands_need_sgls_and_data_where_these_say() {
             .status()
             .is_success()
     );
-    drop((queue, admin_queue));
-    rig.stop();
 }
 
 #[test]
@@ -377,8 +371,6 @@ fn an_identifier_that_is_in_use_is_refused_until_it_is_free() {
         status(admin_queue.call(with_cid(alive, 10), &[])),
         Status::SUCCESS
     );
-    drop((queue, admin_queue));
-    rig.stop();
 }
 
 #[test]
@@ -402,15 +394,11 @@ fn a_queue_takes_as_many_commands_as_it_has_entries() {
         "a PDU out of sequence"
     );
     assert!(queue.next().is_none());
-    drop((_admin, queue));
-    rig.stop();
 }
 
 fn subsystem() -> Arc<Subsystem> {
     let device = kit::device(32 << 20, false);
-    Arc::new(
-        Subsystem::new(device, NQN, &[], Latency::None, true, Health::default()).expect("possible"),
-    )
+    Arc::new(kit::subsystem(device, &[]))
 }
 
 #[test]
@@ -459,8 +447,7 @@ fn for_ipv4_hosts(
     hosts: &[&str],
 ) -> Option<(SocketAddr, Stopper, JoinHandle<()>, Lines)> {
     let device = kit::device(32 << 20, false);
-    let subsystem =
-        Subsystem::new(device, NQN, &[], Latency::None, true, Health::default()).expect("possible");
+    let subsystem = kit::subsystem(device, &[]);
     let addresses = hosts
         .iter()
         .map(|host| Who::Address(host.parse().expect("an address")).into())
@@ -553,7 +540,7 @@ fn a_connection_past_the_limit_is_logged() {
         connected: 1,
         ..Limits::default()
     };
-    let rig = Rig::limited(kit::device(32 << 20, false), &[], Latency::None, limits);
+    let rig = Rig::limited(limits);
     let (first, _) = Peer::admin(rig.address);
     let mut second = Peer::open(rig.address, 0);
     let refused = second
@@ -590,6 +577,4 @@ fn a_controller_of_version_2_says_when_it_is_ready() {
         crto & 0xffff >= cap >> 24 & 0xff,
         "CRTO.CRWMT is not less than CAP.TO"
     );
-    drop(admin_queue);
-    rig.stop();
 }

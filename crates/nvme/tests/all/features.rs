@@ -3,7 +3,7 @@
 use crate::kit::raw::{Peer, enabled, property_set, transport, with_cid};
 use crate::kit::specified::{lid, property, status};
 use crate::kit::{Rig, device};
-use remap_ssd_nvme::controller::{Latency, NamespaceSpec};
+use remap_ssd_nvme::controller::NamespaceSpec;
 use remap_ssd_nvme::spec::command::Sqe;
 use remap_ssd_nvme::spec::opcode::admin;
 use remap_ssd_nvme::spec::status::Status;
@@ -128,8 +128,6 @@ fn temperature_thresholds_warn_and_make_an_event() {
         "all sensors"
     );
     assert_eq!(get(&mut peer, 0, TEMPERATURE, 0), Ok(350));
-    drop(peer);
-    rig.stop();
 }
 
 #[test]
@@ -154,8 +152,6 @@ fn the_number_of_queues_is_fixed_once_there_is_one() {
         );
     }
     assert_eq!(set(&mut peer, 0, QUEUES, 0x0007_0007), Status::SUCCESS);
-    drop(peer);
-    rig.stop();
 }
 
 #[test]
@@ -164,7 +160,7 @@ fn features_are_the_controllers_except_error_recovery() {
         pages: 1000,
         lba_shift: 12,
     }; 2];
-    let rig = Rig::with(device(32 << 20, false), &specs, Latency::None);
+    let rig = Rig::with(device(32 << 20, false), &specs);
     let (mut peer, _) = Peer::admin(rig.address);
     assert_eq!(
         set(&mut peer, 1, WRITE_CACHE, 0),
@@ -204,8 +200,6 @@ fn features_are_the_controllers_except_error_recovery() {
         );
     }
     assert_eq!(set(&mut peer, 0, 0x70, 0), Status::INVALID_FIELD);
-    drop(peer);
-    rig.stop();
 }
 
 #[test]
@@ -251,7 +245,6 @@ fn a_keep_alive_time_is_rounded_up_and_kept_to() {
     assert!(peer.next().is_none(), "it ends");
     let silent = began.elapsed();
     assert!(silent >= Duration::from_millis(1950), "{silent:?}");
-    rig.stop();
 }
 
 #[test]
@@ -343,6 +336,4 @@ fn logs_and_structures_are_those_of_version_2() {
     );
     let uuid = &found[2].1;
     assert_eq!((uuid[6] >> 4, uuid[8] >> 6), (8, 2), "RFC 9562, version 8");
-    drop(peer);
-    rig.stop();
 }

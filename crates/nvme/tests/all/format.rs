@@ -2,10 +2,10 @@
 //! write cannot format.
 
 use crate::kit::specified::OACS_FORMAT;
-use crate::kit::{Rig, device};
+use crate::kit::{self, Rig, Setup, device};
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
-use remap_ssd_nvme::controller::{CACHE_BYTES_MIN, Latency, NamespaceSpec};
+use remap_ssd_nvme::controller::{CACHE_BYTES_MIN, NamespaceSpec};
 use remap_ssd_nvme::spec::command::{FormatCdw10, Sqe};
 use remap_ssd_nvme::spec::opcode::{admin, io};
 use remap_ssd_nvme::spec::status::Status;
@@ -28,11 +28,7 @@ fn format(client: &mut Client, nsid: u32, cdw10: FormatCdw10) -> Status {
         cdw10: cdw10.into_bits(),
         ..entry(admin::FORMAT, nsid)
     };
-    let call = Call {
-        sqe,
-        send: &[],
-        receive: 0,
-    };
+    let call = Call::new(sqe);
     let mut answers = client
         .admin(|queue| queue.calls(&[call]))
         .expect("connected");
@@ -49,7 +45,7 @@ fn halves() -> (Rig, [Client; 2]) {
         pages: PAGES as u32,
         lba_shift,
     });
-    let rig = Rig::with(device(32 << 20, false), &specs, Latency::None);
+    let rig = Rig::with(device(32 << 20, false), &specs);
     let mut clients = [1, 2].map(|nsid| host(&rig, "a", nsid));
     for (client, number) in clients.iter_mut().zip([1, 2]) {
         client
@@ -70,7 +66,7 @@ fn is_full_of(client: &mut Client, number: u8) -> bool {
 fn a_formatted_namespace_reads_as_zeroes_and_its_neighbour_as_before() {
     for formatted in [0, 1] {
         for ses in [0, 1] {
-            let (rig, mut clients) = halves();
+            let (_rig, mut clients) = halves();
             assert!(clients[0].controller().oacs & OACS_FORMAT != 0);
             let nsid = formatted as u32 + 1;
             let same = plain().with_lbafl(formatted as u8);
@@ -85,8 +81,6 @@ fn a_formatted_namespace_reads_as_zeroes_and_its_neighbour_as_before() {
                 clients[formatted].read(0, 1).expect("served")[..512],
                 [9; 512]
             );
-            drop(clients);
-            rig.stop();
         }
     }
 }
@@ -94,7 +88,8 @@ fn a_formatted_namespace_reads_as_zeroes_and_its_neighbour_as_before() {
 #[test]
 fn what_is_in_a_volatile_cache_is_formatted_too_and_does_not_come_back_with_the_power() {
     for seed in 0..8 {
-        let rig = Rig::caching(device(32 << 20, false), 64 * CACHE_BYTES_MIN);
+        let rig =
+            Rig::of(kit::subsystem(device(32 << 20, false), &[]).with_cache(64 * CACHE_BYTES_MIN));
         let mut client = rig.client();
         client.write(0, &[1; 8 * PAGE]).expect("served");
         client.flush().expect("served");
@@ -103,8 +98,6 @@ fn what_is_in_a_volatile_cache_is_formatted_too_and_does_not_come_back_with_the_
         assert_eq!(client.read(0, 8).expect("served"), [0; 8 * PAGE]);
         rig.subsystem.power_cut(seed).expect("it recovers");
         assert_eq!(client.read(0, 8).expect("served"), [0; 8 * PAGE]);
-        drop(client);
-        rig.stop();
     }
 }
 
@@ -115,7 +108,7 @@ fn a_format_is_durable_when_it_is_acknowledged() {
     let config = config.expect("possible");
     let folder = dir.path().join("device");
     let device = Device::create_in_folder(&folder, config, None).expect("there is room");
-    let rig = Rig::with(device, &[], Latency::None);
+    let rig = Rig::with(device, &[]);
     let mut client = rig.client();
     client.write(0, &[1; 8 * PAGE]).expect("served");
     client.flush().expect("served");
@@ -128,13 +121,11 @@ fn a_format_is_durable_when_it_is_acknowledged() {
     let before = rig.subsystem.commits();
     client.flush().expect("served");
     assert_eq!(rig.subsystem.commits() - before, 0);
-    drop(client);
-    rig.stop();
 }
 
 #[test]
 fn a_format_that_cannot_be_changes_nothing() {
-    let (rig, mut clients) = halves();
+    let (_rig, mut clients) = halves();
     let field = [plain().with_ses(2), plain().with_ses(7)];
     let formats = [
         plain().with_lbafl(2),
@@ -158,8 +149,6 @@ fn a_format_that_cannot_be_changes_nothing() {
         assert_eq!(status, Status::INVALID_NAMESPACE);
     }
     assert!(is_full_of(&mut clients[0], 1) && is_full_of(&mut clients[1], 2));
-    drop(clients);
-    rig.stop();
 }
 
 #[test]
@@ -175,11 +164,7 @@ fn a_host_that_a_reservation_keeps_out_formats_nothing() {
             cdw10,
             ..entry(opcode, 1)
         };
-        let call = Call {
-            sqe,
-            send: &send,
-            receive: 0,
-        };
+        let call = Call::sending(sqe, &send);
         let answers = holder.queue(|queue| queue.calls(&[call]));
         assert_eq!(answers.expect("connected")[0].status, Status::SUCCESS);
     }
@@ -197,8 +182,6 @@ fn a_host_that_a_reservation_keeps_out_formats_nothing() {
     assert_eq!(status, Status::SUCCESS);
     assert_eq!(format(&mut holder, 1, plain()), Status::SUCCESS);
     assert!(is_full_of(&mut clients[0], 0) && is_full_of(&mut clients[1], 0));
-    drop((holder, clients));
-    rig.stop();
 }
 
 #[test]
@@ -211,7 +194,9 @@ fn a_host_that_only_reads_formats_nothing() {
         ("nqn.2026-11.test:owner", "all:rw"),
         ("nqn.2026-11.test:guest", "1:rw,2:ro"),
     ];
-    let rig = Rig::listing(device(32 << 20, false), &[spec; 3], &hosts);
+    let rig = Setup::of(kit::subsystem(device(32 << 20, false), &[spec; 3]))
+        .hosts(&hosts)
+        .start();
     let mut owner = host(&rig, "owner", 2);
     owner
         .write(0, &vec![2; PAGES as usize * PAGE])
@@ -226,18 +211,14 @@ fn a_host_that_only_reads_formats_nothing() {
     ];
     assert_eq!(statuses, expected);
     assert!(is_full_of(&mut owner, 2));
-    drop((owner, guest));
-    rig.stop();
 }
 
 #[test]
 fn others_go_first_between_its_slices() {
-    let rig = Rig::with(device(256 << 20, false), &[], Latency::None);
+    let rig = Rig::with(device(256 << 20, false), &[]);
     let mut client = rig.client();
     let before = rig.subsystem.slices();
     assert_eq!(format(&mut client, 1, plain()), Status::SUCCESS);
     // 65,536 pages at 16 per unit are four slices of 1,000.
     assert!(rig.subsystem.slices() >= before + 4);
-    drop(client);
-    rig.stop();
 }

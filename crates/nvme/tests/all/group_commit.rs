@@ -4,7 +4,6 @@ use crate::kit::Rig;
 use crate::kit::specified::{fabrics, property};
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
-use remap_ssd_nvme::controller::Latency;
 use remap_ssd_nvme::spec::command::{RwCdw12, Sqe};
 use remap_ssd_nvme::spec::fabrics::Cc;
 use remap_ssd_nvme::spec::opcode::{admin, io};
@@ -19,7 +18,7 @@ fn rig(dir: &TempDir) -> Rig {
         DeviceConfig::for_service(64 << 20, SchemeKind::RemapSsd, false).expect("possible");
     let device =
         Device::create_in_folder(&dir.path().join("device"), config, None).expect("there is room");
-    Rig::with(device, &[], Latency::None)
+    Rig::with(device, &[])
 }
 
 fn forced(lba: u32) -> Sqe {
@@ -32,11 +31,7 @@ fn forced(lba: u32) -> Sqe {
 fn write_together(client: &mut Client, first: u32, count: u32) {
     let data = vec![first as u8 | 1; PAGE];
     let calls: Vec<Call<'_>> = (first..first + count)
-        .map(|lba| Call {
-            sqe: forced(lba),
-            send: &data,
-            receive: 0,
-        })
+        .map(|lba| Call::sending(forced(lba), &data))
         .collect();
     let answers = client.queue(|queue| queue.calls(&calls)).expect("served");
     assert!(answers.iter().all(|answer| answer.status.is_success()));
@@ -56,8 +51,6 @@ fn writes_with_fua_that_are_under_way_together_share_a_sync() {
         (10..=60).contains(&commits),
         "{commits} syncs for 320 writes, 32 at a time"
     );
-    drop(client);
-    rig.stop();
 }
 
 #[test]
@@ -78,7 +71,6 @@ fn writes_with_fua_of_several_connections_share_syncs() {
         commits <= 160,
         "{commits} syncs for 640 writes, 4 at a time on 8 connections"
     );
-    rig.stop();
 }
 
 #[test]
@@ -97,8 +89,6 @@ fn a_flush_behind_which_nothing_was_written_asks_for_no_sync() {
     let before = rig.subsystem.commits();
     client.flush().expect("served");
     assert_eq!(rig.subsystem.commits() - before, 1);
-    drop(client);
-    rig.stop();
 }
 
 /// A long command that programs much waits for the disk, so that no host has to wait for it before
@@ -133,8 +123,6 @@ fn a_copy_waits_for_the_disk_only_if_it_programs() {
         rig.subsystem.commits() > before,
         "long, and pages were programmed"
     );
-    drop(client);
-    rig.stop();
 }
 
 /// A commit needs the device to begin, and does not get it before all of them wait.
@@ -177,11 +165,7 @@ fn a_host_that_shuts_its_controller_down_finds_kept_what_it_wrote() {
         .into_bits();
     let mut get = entry(admin::FABRICS, u32::from(fabrics::PROPERTY_GET));
     get.cdw11 = property::CSTS;
-    let [set, get] = [set, get].map(|sqe| Call {
-        sqe,
-        send: &[],
-        receive: 0,
-    });
+    let [set, get] = [set, get].map(|sqe| Call::new(sqe));
     let csts = client.admin(|queue| {
         queue.call("shut down", &set)?;
         queue.call("status", &get)
@@ -192,8 +176,6 @@ fn a_host_that_shuts_its_controller_down_finds_kept_what_it_wrote() {
         "shutdown is complete"
     );
     assert_eq!(rig.subsystem.commits() - before, 1);
-    drop(client);
-    rig.stop();
 }
 
 #[test]
@@ -208,19 +190,8 @@ fn reads_with_fua_return_what_is_durable() {
         ..forced(5)
     };
     let answer = client
-        .queue(|queue| {
-            queue.call(
-                "read",
-                &Call {
-                    sqe,
-                    send: &[],
-                    receive: PAGE,
-                },
-            )
-        })
+        .queue(|queue| queue.call("read", &Call::receiving(sqe, PAGE)))
         .expect("served");
     assert_eq!(answer.data, vec![5; PAGE]);
     assert_eq!(rig.subsystem.commits() - before, 1);
-    drop(client);
-    rig.stop();
 }

@@ -5,7 +5,6 @@ use crate::kit::numbers::Numbers;
 use crate::kit::raw::{in_capsule, transport};
 use crate::kit::specified::fabrics;
 use crate::kit::{self, Rig};
-use remap_ssd_nvme::controller::Latency;
 use remap_ssd_nvme::spec::command::{RwCdw12, Sqe};
 use remap_ssd_nvme::spec::fabrics::ConnectData;
 use remap_ssd_nvme::spec::opcode::{admin, io};
@@ -103,8 +102,6 @@ fn garbage_ends_its_own_connection_only() {
         send(&rig, &bytes);
     }
     assert_eq!(client.read(7, 1).expect("served"), vec![7; 4096]);
-    drop(client);
-    rig.stop();
 }
 
 #[test]
@@ -117,8 +114,6 @@ fn connections_that_never_speak_keep_nobody_out() {
     let mut client = rig.client();
     client.write(1, &[1; 4096]).expect("served");
     assert_eq!(client.read(1, 1).expect("served"), vec![1; 4096]);
-    drop((silent, client));
-    rig.stop();
 }
 
 #[test]
@@ -127,7 +122,7 @@ fn half_open_connections_are_few_and_the_oldest_go_first() {
         half_open: 8,
         ..Limits::default()
     };
-    let rig = Rig::limited(kit::device(32 << 20, false), &[], Latency::None, limits);
+    let rig = Rig::limited(limits);
     let mut silent: Vec<TcpStream> = (0..400)
         .filter_map(|_| TcpStream::connect(rig.address).ok())
         .collect();
@@ -155,8 +150,6 @@ fn half_open_connections_are_few_and_the_oldest_go_first() {
             "{error}"
         );
     }
-    drop(client);
-    rig.stop();
 }
 
 #[test]
@@ -165,19 +158,12 @@ fn a_peer_that_stops_reading_is_cut() {
         send_within: Duration::from_millis(300),
         ..Limits::default()
     };
-    let rig = Rig::limited(kit::device(32 << 20, false), &[], Latency::None, limits);
+    let rig = Rig::limited(limits);
     let mut greedy = rig.client();
     let mut sqe = entry(io::READ, 1);
     sqe.cdw12 = RwCdw12::new().with_nlb_z(255).into_bits();
-    let asked = greedy.queue(|queue| {
-        (0..60).try_for_each(|_| {
-            queue.send_only(&Call {
-                sqe,
-                send: &[],
-                receive: 1 << 20,
-            })
-        })
-    });
+    let asked = greedy
+        .queue(|queue| (0..60).try_for_each(|_| queue.send_only(&Call::receiving(sqe, 1 << 20))));
     asked.expect("sent");
     let began = Instant::now();
     while !rig
@@ -194,8 +180,6 @@ fn a_peer_that_stops_reading_is_cut() {
         );
         std::thread::sleep(Duration::from_millis(20));
     }
-    drop(greedy);
-    rig.stop();
 }
 
 #[test]
@@ -208,11 +192,7 @@ fn a_peer_that_does_not_read_is_not_waited_for_by_others() {
     sqe.cdw12 = RwCdw12::new().with_nlb_z(255).into_bits();
     let asked = greedy.queue(|queue| {
         for _ in 0..60 {
-            queue.send_only(&Call {
-                sqe,
-                send: &[],
-                receive: 1 << 20,
-            })?;
+            queue.send_only(&Call::receiving(sqe, 1 << 20))?;
         }
         Ok(())
     });
@@ -226,8 +206,6 @@ fn a_peer_that_does_not_read_is_not_waited_for_by_others() {
         "{:?}",
         began.elapsed()
     );
-    drop((greedy, client));
-    rig.stop();
 }
 
 #[test]
@@ -240,45 +218,23 @@ fn more_commands_than_the_queue_has_entries_end_the_connection() {
         for _ in 0..400 {
             // Too large for the capsule: each waits for its data to be requested, and they are
             // never sent.
-            queue.send_only(&Call {
-                sqe,
-                send: &vec![0; 1 << 20],
-                receive: 0,
-            })?;
+            queue.send_only(&Call::sending(sqe, &vec![0; 1 << 20]))?;
         }
-        queue.call(
-            "read",
-            &Call {
-                sqe: entry(io::FLUSH, 1),
-                send: &[],
-                receive: 0,
-            },
-        )
+        queue.call("read", &Call::new(entry(io::FLUSH, 1)))
     });
     assert!(matches!(
         result,
         Err(ClientError::Io(_) | ClientError::Protocol(_))
     ));
     assert!(client.flush().is_ok(), "on a new connection");
-    drop(client);
-    rig.stop();
 }
 
 #[test]
 fn a_host_that_is_not_allowed_is_told_so() {
-    use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
     use remap_ssd_nvme::tcp::server::Server;
     use remap_ssd_nvme::tcp::target::{Allowed, Port, Who};
     let device = kit::device(32 << 20, false);
-    let subsystem = Subsystem::new(
-        device,
-        kit::NQN,
-        &[],
-        Latency::None,
-        true,
-        Health::default(),
-    )
-    .expect("possible");
+    let subsystem = kit::subsystem(device, &[]);
     let allowed = Allowed {
         hosts: vec![Who::Name("nqn.2026-11.test:friend".into()).into()],
         ..Allowed::default()

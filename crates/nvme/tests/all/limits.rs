@@ -4,7 +4,7 @@
 use crate::kit::raw::{Peer, transport, with_cid};
 use crate::kit::specified::cns;
 use crate::kit::{Rig, device};
-use remap_ssd_nvme::controller::{Latency, NamespaceSpec};
+use remap_ssd_nvme::controller::NamespaceSpec;
 use remap_ssd_nvme::spec::command::{CopyCdw12, CopyRange, Sqe};
 use remap_ssd_nvme::spec::identify::NvmController;
 use remap_ssd_nvme::spec::opcode::{admin, io};
@@ -27,7 +27,7 @@ fn filled(lba_shift: u8) -> (Rig, Client, Vec<u8>) {
         pages: PAGES as u32,
         lba_shift,
     };
-    let rig = Rig::with(device((PAGES * PAGE) as u64, false), &[spec], Latency::None);
+    let rig = Rig::with(device((PAGES * PAGE) as u64, false), &[spec]);
     let mut client = rig.client();
     let bytes: Vec<u8> = (1..=(PAGES * 8) as u32)
         .flat_map(|number| number.to_le_bytes().repeat(128))
@@ -42,16 +42,7 @@ fn holds(client: &mut Client, bytes: &[u8]) -> bool {
 }
 
 fn status(client: &mut Client, sqe: Sqe, send: &[u8]) -> Status {
-    match client.queue(|queue| {
-        queue.call(
-            "test",
-            &Call {
-                sqe,
-                send,
-                receive: 0,
-            },
-        )
-    }) {
+    match client.queue(|queue| queue.call("test", &Call::sending(sqe, send))) {
         Ok(_) => Status::SUCCESS,
         Err(ClientError::Status { status, .. }) => status,
         Err(other) => panic!("{other}"),
@@ -78,7 +69,7 @@ fn copy(client: &mut Client, to: u32, lengths: &[u32]) -> Status {
 #[test]
 fn one_copy_is_16_mib_in_one_range_or_in_256_and_not_a_block_more() {
     for lba_shift in [9, 12] {
-        let (rig, mut client, mut bytes) = filled(lba_shift);
+        let (_rig, mut client, mut bytes) = filled(lba_shift);
         let most = (LONGEST >> lba_shift) as u32;
         let namespace = client.namespace().clone();
         assert_eq!(
@@ -122,29 +113,18 @@ fn one_copy_is_16_mib_in_one_range_or_in_256_and_not_a_block_more() {
             );
             assert!(holds(&mut client, &bytes));
         }
-        drop(client);
-        rig.stop();
     }
 }
 
 #[test]
 fn one_verify_is_16_mib_and_not_a_block_more() {
     for lba_shift in [9, 12] {
-        let (rig, mut client, _) = filled(lba_shift);
+        let (_rig, mut client, _) = filled(lba_shift);
         let sqe = Sqe {
             cdw10: cns::COMMAND_SET_CONTROLLER.into(),
             ..entry(admin::IDENTIFY, 0)
         };
-        let answer = client.admin(|queue| {
-            queue.call(
-                "identify",
-                &Call {
-                    sqe,
-                    send: &[],
-                    receive: 4096,
-                },
-            )
-        });
+        let answer = client.admin(|queue| queue.call("identify", &Call::receiving(sqe, 4096)));
         let limits =
             NvmController::read_from_bytes(&answer.expect("served").data).expect("4096 bytes");
         assert_eq!(4096 << limits.vsl, LONGEST);
@@ -154,8 +134,6 @@ fn one_verify_is_16_mib_and_not_a_block_more() {
         let (longest, longer) = (verify(&client, most), verify(&client, most + 1));
         assert_eq!(status(&mut client, longest, &[]), Status::SUCCESS);
         assert_eq!(status(&mut client, longer, &[]), Status::INVALID_FIELD);
-        drop(client);
-        rig.stop();
     }
 }
 
@@ -171,7 +149,7 @@ fn our_client_copies_any_length_in_either_direction_over_itself_too() {
         (9, 3, 40, LONGEST / 512 + 500),
         (9, 40, 3, LONGEST / 512 + 500),
     ] {
-        let (rig, mut client, mut bytes) = filled(lba_shift);
+        let (_rig, mut client, mut bytes) = filled(lba_shift);
         client
             .copy(from as u64, to as u64, len as u64)
             .expect("within the limits, command by command");
@@ -198,8 +176,6 @@ fn our_client_copies_any_length_in_either_direction_over_itself_too() {
             ),
             "{beyond}"
         );
-        drop(client);
-        rig.stop();
     }
 }
 
@@ -210,7 +186,7 @@ fn a_host_that_does_not_read_its_answers_keeps_no_thread_of_a_service_that_ends(
         send_within: Duration::from_secs(3600),
         ..Limits::default()
     };
-    let rig = Rig::limited(device(32 << 20, false), &[], Latency::None, limits);
+    let rig = Rig::limited(limits);
     let (_admin, cntlid) = Peer::admin(rig.address);
     let mut deaf = Peer::io(rig.address, cntlid, 1, 0);
     let mut sqe = entry(io::READ, 1);

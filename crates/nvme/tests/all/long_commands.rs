@@ -2,7 +2,7 @@
 
 use crate::kit::{self, Rig};
 use proptest::prelude::*;
-use remap_ssd_nvme::controller::{COPY_BYTES_MAX, Latency, NamespaceSpec};
+use remap_ssd_nvme::controller::{COPY_BYTES_MAX, NamespaceSpec};
 use remap_ssd_nvme::tcp::client::Client;
 
 const PAGE: usize = 4096;
@@ -50,11 +50,7 @@ fn a_copy_of_several_commands_reads_as_if_all_sources_were_read_first() {
     let pages = 2 * LEN + 1;
 
     for (from, to) in [(0, LEN + 1), (LEN, 0), (0, 300), (300, 0)] {
-        let rig = Rig::with(
-            kit::device((pages * PAGE) as u64, false),
-            &[],
-            Latency::None,
-        );
+        let rig = Rig::with(kit::device((pages * PAGE) as u64, false), &[]);
         let mut client = rig.client();
         let mut model: Vec<u16> = (1..=pages as u16).collect();
         for (first, pages) in (0..).step_by(256).zip(model.chunks(256)) {
@@ -73,8 +69,6 @@ fn a_copy_of_several_commands_reads_as_if_all_sources_were_read_first() {
                 "{from} to {to}: page {first} and on"
             );
         }
-        drop(client);
-        rig.stop();
     }
 }
 
@@ -87,13 +81,11 @@ proptest! {
         from in 0usize..1500, shift in -700isize..700, len in 1usize..1500, relocate: bool
     ) {
         let to = from.saturating_add_signed(shift);
-        let rig = Rig::with(kit::device((PAGES * PAGE) as u64, false), &[], Latency::None);
+        let rig = Rig::with(kit::device((PAGES * PAGE) as u64, false), &[]);
         let (mut client, model) = filled(&rig, 1);
         client.remap(from as u64, to as u64, len as u32, relocate, false).expect("served");
         let expected = remapped(&model, from, to, len, relocate && from != to);
         prop_assert!(client.read(0, PAGES as u64).expect("served") == numbered(&expected));
-        drop(client);
-        rig.stop();
     }
 
     #[test]
@@ -101,7 +93,7 @@ proptest! {
         first in 0usize..6000, len in 1usize..20_000, crooked in 1usize..8
     ) {
         let spec = NamespaceSpec { pages: PAGES as u32, lba_shift: 9 };
-        let rig = Rig::with(kit::device((PAGES * PAGE) as u64, false), &[spec], Latency::None);
+        let rig = Rig::with(kit::device((PAGES * PAGE) as u64, false), &[spec]);
         let (mut client, model) = filled(&rig, 8);
         let mut bytes = numbered(&model);
 
@@ -110,12 +102,10 @@ proptest! {
         for (at, len) in [(first, len), (first + len, 1)] {
             let mut sqe = client.rw(remap_ssd_nvme::spec::opcode::io::WRITE_ZEROES, at as u64, (len - 1) as u16);
             sqe.nsid = 1;
-            let call = remap_ssd_nvme::tcp::client::Call { sqe, send: &[], receive: 0 };
+            let call = remap_ssd_nvme::tcp::client::Call::new(sqe);
             client.queue(|queue| queue.call("zero", &call)).expect("served");
             bytes[at * 512..(at + len) * 512].fill(0);
         }
         prop_assert!(client.read(0, (PAGES * 8) as u64).expect("served") == bytes);
-        drop(client);
-        rig.stop();
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::kit::{Rig, device};
 use remap_ssd_nvme::controller::operate::Damage;
-use remap_ssd_nvme::controller::{Blocks, InMemory, IoCommand, IoRequest, Issuer, Latency};
+use remap_ssd_nvme::controller::{Blocks, InMemory, IoCommand, IoRequest, Issuer};
 use remap_ssd_nvme::spec::status::Status;
 use remap_ssd_nvme::tcp::client::Client;
 
@@ -20,7 +20,7 @@ fn duplicates_found(rig: &Rig, client: &mut Client, content: u8) -> u64 {
 
 #[test]
 fn duplicates_are_found_unless_deduplication_is_off() {
-    let rig = Rig::with(device(32 << 20, true), &[], Latency::None);
+    let rig = Rig::with(device(32 << 20, true), &[]);
     let mut client = rig.client();
     assert_eq!(duplicates_found(&rig, &mut client, 1), 1);
 
@@ -33,25 +33,21 @@ fn duplicates_are_found_unless_deduplication_is_off() {
     client.write(16, &[2; PAGE]).expect("written");
     let hits = rig.subsystem.device().ftl().stats().dedup_hits;
     assert_eq!(hits, 2);
-
-    drop(client);
-    rig.stop();
 }
 
 #[test]
 fn a_device_without_deduplication_says_so() {
-    let rig = Rig::with(device(32 << 20, false), &[], Latency::None);
+    let rig = Rig::with(device(32 << 20, false), &[]);
     for on in [true, false] {
         let refused = rig.subsystem.set_dedup(on).expect_err("it has none");
         assert!(refused.to_string().contains("--dedup on"), "{refused}");
     }
-    rig.stop();
 }
 
 // The placeholder that stands for the device during the cut has zeroes to read, and takes every write.
 #[test]
 fn a_device_that_does_not_recover_from_a_cut_answers_no_command() {
-    let rig = Rig::with(device(32 << 20, false), &[], Latency::None);
+    let rig = Rig::with(device(32 << 20, false), &[]);
     let subsystem = &rig.subsystem;
     let namespace = subsystem.namespace(1).expect("there");
     let blocks = Blocks {
@@ -88,4 +84,6 @@ fn a_device_that_does_not_recover_from_a_cut_answers_no_command() {
     for request in [write, read, IoRequest::Flush] {
         assert_eq!(execute(request), Status::WRITE_FAULT, "{request:?}");
     }
+    let why = rig.failed().to_string();
+    assert!(why.contains("has failed"), "{why}");
 }

@@ -114,8 +114,6 @@ fn an_inaccessible_portal_executes_nothing_and_its_hosts_hear_of_it() {
     assert_eq!(admin.answer().cqe.result, CHANGED);
     let nowhere = "127.0.0.1:1".parse().expect("an address");
     assert_eq!(set(nowhere, AnaState::Inaccessible), 0);
-    drop((admin, queue, other_admin, other));
-    rig.stop();
 }
 
 /// Sends an admin command with dword 10 by one portal.
@@ -146,7 +144,7 @@ fn an_inaccessible_portal_executes_no_admin_command_that_names_a_namespace_and_a
     let rig = Rig::with_portals(2);
     let portals = rig.addresses.clone();
     let (mut admin, mut queue) = host(portals[0]);
-    let (mut other_admin, other) = host(portals[1]);
+    let (mut other_admin, _other) = host(portals[1]);
     assert_eq!(write(&mut queue), Status::SUCCESS);
     let before = capacity(&mut admin);
     rig.subsystem
@@ -205,14 +203,12 @@ fn an_inaccessible_portal_executes_no_admin_command_that_names_a_namespace_and_a
         Status::SUCCESS
     );
     assert_eq!(client.read(0, 1).expect("served"), [0; PAGE as usize]);
-    drop((admin, queue, other_admin, other, client));
-    rig.stop();
 }
 
 #[test]
 fn a_write_under_way_is_finished_when_its_portal_becomes_inaccessible() {
     let rig = Rig::with_portals(1);
-    let (admin, mut queue) = host(rig.address);
+    let (_admin, mut queue) = host(rig.address);
     let sqe = with_cid(transport(entry(io::WRITE, 1), PAGE), 9);
     let bytes = queue.capsule(&sqe, &[]);
     queue.send(&bytes);
@@ -225,8 +221,6 @@ fn a_write_under_way_is_finished_when_its_portal_becomes_inaccessible() {
     rig.subsystem.set_ana_state(None, AnaState::Optimized);
     let mut client = Client::connect(rig.address, Options::default()).expect("it listens");
     assert_eq!(client.read(0, 1).expect("served"), [3; PAGE as usize]);
-    drop((admin, queue, client));
-    rig.stop();
 }
 
 #[test]
@@ -263,18 +257,15 @@ fn discovery_names_all_portals_the_one_that_was_reached_first() {
                 .all(|entry| entry.subnqn.starts_with(NQN.as_bytes()))
         );
     }
-    rig.stop();
 }
 
 #[test]
 fn hosts_of_all_portals_share_controllers_numbers_and_limits() {
     let rig = Rig::with_portals(2);
-    let (admin, first) = Peer::admin(rig.addresses[0]);
-    let (other, second) = Peer::admin(rig.addresses[1]);
+    let (_admin, first) = Peer::admin(rig.addresses[0]);
+    let (_other, second) = Peer::admin(rig.addresses[1]);
     assert_ne!(first, second);
     // An I/O queue finds its controller by any portal.
     let mut queue = Peer::io(rig.addresses[1], first, 1, 0);
     assert_eq!(write(&mut queue), Status::SUCCESS);
-    drop((admin, other, queue));
-    rig.stop();
 }

@@ -3,7 +3,6 @@
 use crate::kit::raw::{Peer, transport, with_cid};
 use crate::kit::specified::{fabrics, property, status};
 use crate::kit::{self, Rig};
-use remap_ssd_nvme::controller::Latency;
 use remap_ssd_nvme::spec::command::{RwCdw12, Sqe};
 use remap_ssd_nvme::spec::fabrics::Cc;
 use remap_ssd_nvme::spec::opcode::{admin, io};
@@ -19,7 +18,7 @@ const MIB: usize = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn rig(limits: Limits) -> Rig {
-    Rig::limited(kit::device(32 << 20, false), &[], Latency::None, limits)
+    Rig::limited(limits)
 }
 
 fn options(name: &str) -> Options {
@@ -79,8 +78,6 @@ fn a_host_with_all_the_connections_it_may_have_is_told_that_the_controller_is_bu
         assert!(began.elapsed() < PATIENCE, "what has ended counts no more");
         std::thread::sleep(Duration::from_millis(20));
     }
-    drop((greedy, other));
-    rig.stop();
 }
 
 #[test]
@@ -89,7 +86,7 @@ fn a_full_server_says_that_it_is_busy() {
         connected: 4,
         ..Limits::default()
     });
-    let (one, two) = (
+    let (_one, _two) = (
         host(&rig, "one").expect("room"),
         host(&rig, "two").expect("room"),
     );
@@ -99,8 +96,6 @@ fn a_full_server_says_that_it_is_busy() {
         "nqn.2026-11.test:three: the server has all the connections",
         PATIENCE,
     );
-    drop((one, two));
-    rig.stop();
 }
 
 /// A Compare with the maximum data of a command.
@@ -195,7 +190,6 @@ fn a_read_that_lacks_memory_waits_until_others_give_it_back_and_nothing_else_doe
     let done = answers(&mut victim, &[], &[1, 3]);
     assert_eq!(done, [(Status::SUCCESS, MIB); 2]);
     assert_eq!(rig.port.waiting_for_memory(), 1, "the one with its share");
-    rig.stop();
 }
 
 #[test]
@@ -217,7 +211,6 @@ fn a_read_that_gets_no_memory_in_time_is_interrupted_and_may_be_sent_again() {
     wait_for_line(&rig, "queue 1 of nqn.2026-11.test:two ended", PATIENCE);
     let done = answers(&mut victim, &[read_mib(1)], &[1]);
     assert_eq!(done, [(Status::SUCCESS, MIB)]);
-    rig.stop();
 }
 
 #[test]
@@ -228,11 +221,7 @@ fn commands_whose_data_must_be_gathered_wait_for_memory_and_all_of_them_are_exec
 
     // Eight at a time get their data requested, on six queues: far more than the host's share.
     let zeroes = vec![0; MIB];
-    let call = Call {
-        sqe: compare(),
-        send: &zeroes,
-        receive: 0,
-    };
+    let call = Call::sending(compare(), &zeroes);
     let mut queues: Vec<Queue> = (2..8)
         .map(|qid| greedy.another_queue(qid).expect("within its share"))
         .collect();
@@ -249,8 +238,6 @@ fn commands_whose_data_must_be_gathered_wait_for_memory_and_all_of_them_are_exec
     // Later there is memory again, and others always had theirs.
     assert!(greedy.queue(|queue| queue.call("compare", &call)).is_ok());
     assert!(other.queue(|queue| queue.call("compare", &call)).is_ok());
-    drop((greedy, other, queues));
-    rig.stop();
 }
 
 #[test]
@@ -262,18 +249,10 @@ fn a_host_that_does_not_send_what_it_was_asked_for_is_dropped() {
     let mut client = host(&rig, "unfinished").expect("it listens");
     let zeroes = vec![0; MIB];
     client
-        .queue(|queue| {
-            queue.send_only(&Call {
-                sqe: compare(),
-                send: &zeroes,
-                receive: 0,
-            })
-        })
+        .queue(|queue| queue.send_only(&Call::sending(compare(), &zeroes)))
         .expect("sent");
     wait_for_line(&rig, "did not come in time", PATIENCE);
     assert!(host(&rig, "other").is_ok());
-    drop(client);
-    rig.stop();
 }
 
 #[test]
@@ -286,20 +265,11 @@ fn a_peer_that_never_reads_is_dropped_after_the_stated_time_and_not_three_times_
     let mut greedy = host(&rig, "greedy").expect("it listens");
     let mut sqe = entry(io::READ, 1);
     sqe.cdw12 = RwCdw12::new().with_nlb_z(255).into_bits();
-    let asked = greedy.queue(|queue| {
-        (0..60).try_for_each(|_| {
-            queue.send_only(&Call {
-                sqe,
-                send: &[],
-                receive: MIB,
-            })
-        })
-    });
+    let asked =
+        greedy.queue(|queue| (0..60).try_for_each(|_| queue.send_only(&Call::receiving(sqe, MIB))));
     asked.expect("sent");
     let took = wait_for_line(&rig, "does not read", PATIENCE);
     assert!(took < 3 * within, "{took:?}");
-    drop(greedy);
-    rig.stop();
 }
 
 #[test]
@@ -317,11 +287,7 @@ fn event_requests_that_a_reset_forgot_take_no_room_in_the_queue() {
         property(enabled),
         entry(admin::ASYNC_EVENT, 0),
     ]
-    .map(|sqe| Call {
-        sqe,
-        send: &[],
-        receive: 0,
-    });
+    .map(|sqe| Call::new(sqe));
     for round in 0..12 {
         let reset = client.admin(|queue| {
             (0..4).try_for_each(|_| queue.send_only(&event))?;
@@ -331,8 +297,6 @@ fn event_requests_that_a_reset_forgot_take_no_room_in_the_queue() {
         assert!(reset.is_ok(), "round {round}: {:?}", reset.err());
     }
     assert!(client.smart().is_ok());
-    drop(client);
-    rig.stop();
 }
 
 #[test]
@@ -349,6 +313,4 @@ fn a_storm_of_connections_is_logged_at_a_bounded_pace() {
     assert!(client.read(0, 1).is_ok());
     let lines = rig.lines.0.lock().expect("nothing fails here").len();
     assert!(lines < 200, "{lines} lines for {} connections", storm.len());
-    drop((storm, client));
-    rig.stop();
 }

@@ -10,12 +10,12 @@ pub mod specified;
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_nvme::auth::{Hash, Keyring, Keys, Secret};
-use remap_ssd_nvme::controller::{Health, Latency, NamespaceSpec, Rights, Subsystem};
+use remap_ssd_nvme::controller::{NamespaceSpec, Rights, Subsystem};
 use remap_ssd_nvme::tcp::client::{Client, Options};
 use remap_ssd_nvme::tcp::roster::Roster;
 use remap_ssd_nvme::tcp::server::{ConnectionLabel, Limits, Log, Server, Stopper};
 use remap_ssd_nvme::tcp::target::{Allowed, AllowedHost, Port, Who};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -47,13 +47,6 @@ pub fn keyring(text: &str) -> Arc<Keyring> {
     Arc::new(Keyring::new(Keys::parse(text).expect("lines in order")))
 }
 
-fn anybody() -> Allowed {
-    Allowed {
-        anybody: true,
-        ..Allowed::default()
-    }
-}
-
 /// A list of hosts by name, with their rights.
 pub fn allowed(hosts: &[(&str, &str)]) -> Allowed {
     let host = |(name, rights): &(&str, &str)| AllowedHost {
@@ -83,142 +76,69 @@ pub fn device(bytes: u64, dedup: bool) -> Device {
         .expect("possible")
 }
 
-impl Rig {
-    pub fn with(device: Device, namespaces: &[NamespaceSpec], latency: Latency) -> Self {
-        Self::limited(device, namespaces, latency, Limits::default())
-    }
+/// A subsystem over a device.
+pub fn subsystem(device: Device, namespaces: &[NamespaceSpec]) -> Subsystem {
+    Subsystem::new(device, NQN, namespaces).expect("possible")
+}
 
-    pub fn limited(
-        device: Device,
-        namespaces: &[NamespaceSpec],
-        latency: Latency,
-        limits: Limits,
-    ) -> Self {
-        let subsystem = Subsystem::new(device, NQN, namespaces, latency, true, Health::default())
-            .expect("possible");
-        Self::serving(
-            "127.0.0.1:0".parse().expect("an address"),
+/// A server that has not started yet: without options, for every host, on one free port.
+pub struct Setup {
+    subsystem: Subsystem,
+    addresses: Vec<SocketAddr>,
+    limits: Limits,
+    keyring: Option<Arc<Keyring>>,
+    allowed: Allowed,
+}
+
+impl Setup {
+    pub fn of(subsystem: Subsystem) -> Self {
+        Self {
             subsystem,
-            limits,
-        )
+            addresses: vec![(Ipv4Addr::LOCALHOST, 0).into()],
+            limits: Limits::default(),
+            keyring: None,
+            allowed: Allowed {
+                anybody: true,
+                ..Allowed::default()
+            },
+        }
     }
 
-    /// With a volatile write cache of `bytes` bytes.
-    pub fn caching(device: Device, bytes: u64) -> Self {
-        let subsystem = Subsystem::new(device, NQN, &[], Latency::None, false, Health::default())
-            .expect("possible");
-        Self::serving(
-            "127.0.0.1:0".parse().expect("an address"),
-            subsystem.with_cache(bytes),
-            Limits::default(),
-        )
-    }
-
-    /// At a given address, with identifiers of one incarnation.
-    pub fn at(address: SocketAddr, device: Device, incarnation: u64) -> Self {
-        let subsystem = Subsystem::new(device, NQN, &[], Latency::None, true, Health::default())
-            .expect("possible");
-        Self::serving(
-            address,
-            subsystem.of_incarnation(incarnation),
-            Limits::default(),
-        )
+    pub fn limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
     }
 
     /// Only for hosts with these keys.
-    pub fn guarded(keyring: &Arc<Keyring>, limits: Limits) -> Self {
-        Self::guarding(device(32 << 20, false), Latency::None, keyring, limits)
+    pub fn keyring(self, keyring: &Arc<Keyring>) -> Self {
+        let keyring = Some(keyring.clone());
+        Self { keyring, ..self }
     }
 
-    /// Like `guarded`, with another device.
-    pub fn guarding(
-        device: Device,
-        latency: Latency,
-        keyring: &Arc<Keyring>,
-        limits: Limits,
-    ) -> Self {
-        let subsystem =
-            Subsystem::new(device, NQN, &[], latency, true, Health::default()).expect("possible");
-        let address = "127.0.0.1:0".parse().expect("an address");
-        Self::serving_to(address, subsystem, limits, Some(keyring.clone()), anybody())
+    /// Only for hosts on a list, by name, with their rights.
+    pub fn hosts(self, hosts: &[(&str, &str)]) -> Self {
+        let allowed = allowed(hosts);
+        Self { allowed, ..self }
     }
 
-    /// For hosts on a list, by name, with their rights.
-    pub fn listing(device: Device, namespaces: &[NamespaceSpec], hosts: &[(&str, &str)]) -> Self {
-        let subsystem = Subsystem::new(
-            device,
-            NQN,
-            namespaces,
-            Latency::None,
-            true,
-            Health::default(),
-        )
-        .expect("possible");
-        let address = "127.0.0.1:0".parse().expect("an address");
-        Self::serving_to(address, subsystem, Limits::default(), None, allowed(hosts))
+    /// At these addresses, each of which is a portal.
+    pub fn at(self, addresses: Vec<SocketAddr>) -> Self {
+        Self { addresses, ..self }
     }
 
-    /// Serves the caller's subsystem, for hosts on a list.
-    pub fn of_listing(subsystem: Subsystem, hosts: &[(&str, &str)]) -> Self {
-        let address = "127.0.0.1:0".parse().expect("an address");
-        Self::serving_to(address, subsystem, Limits::default(), None, allowed(hosts))
-    }
-
-    /// Like `of_listing`, with limits.
-    pub fn of_listing_within(subsystem: Subsystem, hosts: &[(&str, &str)], limits: Limits) -> Self {
-        let address = "127.0.0.1:0".parse().expect("an address");
-        Self::serving_to(address, subsystem, limits, None, allowed(hosts))
-    }
-
-    /// Serves the caller's subsystem.
-    pub fn of(subsystem: Subsystem) -> Self {
-        let address = "127.0.0.1:0".parse().expect("an address");
-        Self::serving(address, subsystem, Limits::default())
-    }
-
-    /// With `count` portals.
-    pub fn with_portals(count: usize) -> Self {
-        let device = device(32 << 20, false);
-        let subsystem = Subsystem::new(device, NQN, &[], Latency::None, true, Health::default())
-            .expect("possible");
-        let addresses = vec!["127.0.0.1:0".parse().expect("an address"); count];
-        Self::serving_at(&addresses, subsystem, Limits::default(), None, anybody())
-    }
-
-    pub fn serving(address: SocketAddr, subsystem: Subsystem, limits: Limits) -> Self {
-        Self::serving_to(address, subsystem, limits, None, anybody())
-    }
-
-    fn serving_to(
-        address: SocketAddr,
-        subsystem: Subsystem,
-        limits: Limits,
-        keyring: Option<Arc<Keyring>>,
-        allowed: Allowed,
-    ) -> Self {
-        Self::serving_at(&[address], subsystem, limits, keyring, allowed)
-    }
-
-    fn serving_at(
-        addresses: &[SocketAddr],
-        subsystem: Subsystem,
-        limits: Limits,
-        keyring: Option<Arc<Keyring>>,
-        allowed: Allowed,
-    ) -> Self {
-        let subsystem = Arc::new(subsystem);
-        let port = Port::new(subsystem.clone(), allowed).authenticated(keyring);
+    pub fn start(self) -> Rig {
+        let subsystem = Arc::new(self.subsystem);
+        let port = Port::new(subsystem.clone(), self.allowed).authenticated(self.keyring);
         let lines = Lines::default();
         let log = Box::new(lines.clone());
-        let server =
-            Server::bind_since(Instant::now(), addresses, port, log, limits).expect("a free port");
+        let server = Server::bind_since(Instant::now(), &self.addresses, port, log, self.limits)
+            .expect("a free port");
         let (addresses, stopper) = (
             server.addresses().expect("bound"),
             server.stopper().expect("bound"),
         );
         let (port, roster) = (server.port(), server.roster());
         let thread = Some(std::thread::spawn(|| server.run()));
-        Self {
+        Rig {
             address: addresses[0],
             addresses,
             lines,
@@ -229,13 +149,51 @@ impl Rig {
             thread,
         }
     }
+}
 
+impl Rig {
     pub fn new() -> Self {
-        Self::with(device(32 << 20, false), &[], Latency::None)
+        Self::with(device(32 << 20, false), &[])
+    }
+
+    pub fn with(device: Device, namespaces: &[NamespaceSpec]) -> Self {
+        Self::of(subsystem(device, namespaces))
+    }
+
+    pub fn of(subsystem: Subsystem) -> Self {
+        Setup::of(subsystem).start()
+    }
+
+    pub fn limited(limits: Limits) -> Self {
+        let subsystem = subsystem(device(32 << 20, false), &[]);
+        Setup::of(subsystem).limits(limits).start()
+    }
+
+    /// Only for hosts with these keys.
+    pub fn guarded(keyring: &Arc<Keyring>, limits: Limits) -> Self {
+        let subsystem = subsystem(device(32 << 20, false), &[]);
+        let setup = Setup::of(subsystem).limits(limits);
+        setup.keyring(keyring).start()
+    }
+
+    /// With this number of portals.
+    pub fn with_portals(count: usize) -> Self {
+        let subsystem = subsystem(device(32 << 20, false), &[]);
+        let addresses = vec![(Ipv4Addr::LOCALHOST, 0).into(); count];
+        Setup::of(subsystem).at(addresses).start()
     }
 
     pub fn client(&self) -> Client {
         Client::connect(self.address, Options::default()).expect("it listens")
+    }
+
+    /// A client of a namespace.
+    pub fn client_of(&self, nsid: u32) -> Client {
+        let options = Options {
+            nsid,
+            ..Options::default()
+        };
+        Client::connect(self.address, options).expect("it listens")
     }
 
     /// Returns true if a line of the log contains all of these parts.
@@ -261,14 +219,30 @@ impl Rig {
         }
     }
 
-    /// Ends the service, which must not have failed.
-    pub fn stop(mut self) {
+    /// Ends the service, which must not have failed; so does the end of a test.
+    pub fn stop(self) {}
+
+    /// Ends a service whose device has failed; returns the reason.
+    pub fn failed(mut self) -> std::io::Error {
         self.stopper.stop();
-        self.thread
-            .take()
-            .expect("running")
-            .join()
-            .expect("no thread panicked")
-            .expect("the device works");
+        let ended = self.thread.take().expect("running").join();
+        let ended = ended.expect("no thread panicked");
+        ended.expect_err("the device has failed")
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        let Some(thread) = self.thread.take() else {
+            return;
+        };
+        self.stopper.stop();
+        let ended = thread.join();
+        // A test that fails has its own message.
+        if !std::thread::panicking() {
+            ended
+                .expect("no thread panicked")
+                .expect("the device works");
+        }
     }
 }

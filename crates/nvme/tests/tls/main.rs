@@ -8,7 +8,7 @@ mod memory;
 
 use crate::kit::specified::status;
 use kit::numbers::Numbers;
-use kit::{NQN, Rig, keyring, secret};
+use kit::{NQN, Rig, Setup, keyring, secret};
 use remap_ssd_nvme::auth::{
     Claim, Credentials, Derivation, Hash, Keyring, Keys, KeysError, TlsKey,
 };
@@ -156,8 +156,6 @@ fn a_host_with_a_tls_key_connects_by_tls_and_its_data_are_not_on_the_network() {
             // The names are not: they are in the identity.
             assert!(has(HOST.as_bytes()) && has(NQN.as_bytes()));
         }
-        drop(client);
-        rig.stop();
     }
 }
 
@@ -219,7 +217,6 @@ fn who_knows_only_the_identity_does_not_get_in() {
     let error = tls.handshake().expect_err("the key is wrong");
     assert!(error.to_string().contains("refused"), "{error}");
     rig.logged(&["refused: TLS for", HOST, "its TLS key is wrong"]);
-    rig.stop();
 }
 
 #[test]
@@ -250,7 +247,6 @@ fn a_host_that_has_a_tls_key_is_refused_without_tls_whatever_else_it_knows() {
             HOST,
             "connected without TLS",
         ]);
-        rig.stop();
     }
 }
 
@@ -275,7 +271,6 @@ fn one_port_serves_hosts_with_tls_and_hosts_without() {
     let mut plain = Client::connect(rig.address, plain).expect("by its secret");
     works(&mut secure);
     works(&mut plain);
-    rig.stop();
 }
 
 #[test]
@@ -291,11 +286,7 @@ fn a_name_under_tls_is_the_one_that_the_key_is_for() {
     let data = ConnectData::new([1; 16], 0xffff, NQN, OTHER);
     for data in [data, connect_data(0xffff)] {
         let mut queue = Queue::open(rig.address, &options(Some(key(1)))).expect("by its key");
-        let call = Call {
-            sqe: connect(0),
-            send: data.as_bytes(),
-            receive: 0,
-        };
+        let call = Call::sending(connect(0), data.as_bytes());
         let answer = queue.calls(&[call]).expect("an answer").remove(0);
         let is_own = data.hostnqn == connect_data(0).hostnqn;
         let expected = if is_own {
@@ -314,11 +305,7 @@ fn a_name_under_tls_is_the_one_that_the_key_is_for() {
     };
     let mut queue = Queue::open(rig.address, &discovery).expect("by its key");
     let data = connect_data(0xffff);
-    let call = Call {
-        sqe: connect(0),
-        send: data.as_bytes(),
-        receive: 0,
-    };
+    let call = Call::sending(connect(0), data.as_bytes());
     let answer = queue.calls(&[call]).expect("an answer").remove(0);
     assert_eq!(answer.status, status::CONNECT_HOST);
 
@@ -351,7 +338,6 @@ fn a_name_under_tls_is_the_one_that_the_key_is_for() {
     let (treq, sectype) = (page[1024 + 3], page[1024 + 768]);
     assert_eq!((treq, sectype), (1, 2), "required, by TLS 1.3");
     works(&mut Client::connect(rig.address, discovery).expect("found"));
-    rig.stop();
 }
 
 #[test]
@@ -383,7 +369,6 @@ fn authentication_by_a_secret_works_under_tls_and_both_are_needed() {
     assert!(matches!(error, ClientError::Authentication(_)), "{error}");
     let error = refused(&rig, options(Some(key(1))));
     assert!(matches!(error, ClientError::NoSecret), "{error}");
-    rig.stop();
 }
 
 #[test]
@@ -414,8 +399,6 @@ fn keys_are_replaced_without_dropping_a_host_and_end_with_their_day() {
         if !lets_in {
             rig.logged(&["refused: TLS for", HOST, "its key has expired"]);
         }
-        drop(client);
-        rig.stop();
     }
 }
 
@@ -459,7 +442,6 @@ fn a_recorded_handshake_and_session_are_worth_nothing_again() {
     }
     rig.logged(&["refused: TLS for", HOST, "handshake failed"]);
     assert_eq!(client.read(9, 1).expect("served"), [8; 4096]);
-    rig.stop();
 }
 
 #[test]
@@ -490,8 +472,6 @@ fn a_byte_that_is_changed_on_the_way_ends_the_connection_and_reaches_nobody() {
         last.iter().all(|byte| *byte == 0),
         "the last page never arrived whole"
     );
-    drop((client, honest));
-    rig.stop();
 }
 
 #[test]
@@ -506,8 +486,9 @@ fn commands_in_flight_large_transfers_and_digests_work_under_tls_as_without() {
         (Latency::Emulated, true),
     ] {
         let keys = keyring(&line(HOST, &key(1), ""));
-        let device = kit::device(64 << 20, false);
-        let rig = Rig::guarding(device, latency, &keys, Limits::default());
+        let subsystem = kit::subsystem(kit::device(64 << 20, false), &[]);
+        subsystem.set_latency(latency);
+        let rig = Setup::of(subsystem).keyring(&keys).start();
         let mut client = Client::connect(
             rig.address,
             Options {
@@ -530,10 +511,11 @@ fn commands_in_flight_large_transfers_and_digests_work_under_tls_as_without() {
         for blocks in [1u64, 2, 7, 32, 256] {
             let count = (pages / blocks).min(100);
             let calls: Vec<Call<'_>> = (0..count)
-                .map(|index| Call {
-                    sqe: client.rw(io::READ, index * blocks, (blocks - 1) as u16),
-                    send: &[],
-                    receive: (blocks as usize) << 12,
+                .map(|index| {
+                    Call::receiving(
+                        client.rw(io::READ, index * blocks, (blocks - 1) as u16),
+                        (blocks as usize) << 12,
+                    )
                 })
                 .collect();
             let answers = client.queue(|queue| queue.calls(&calls)).expect("answers");
@@ -565,7 +547,5 @@ fn commands_in_flight_large_transfers_and_digests_work_under_tls_as_without() {
             let answers = client.queue(|queue| queue.calls(&calls)).expect("answers");
             assert!(answers.iter().all(|answer| answer.status.is_success()));
         }
-        drop(client);
-        rig.stop();
     }
 }

@@ -16,7 +16,7 @@ fn clients_until_full(key: Option<TlsKey>) -> usize {
     // Without a key, the server asks for none.
     let rig = match &key {
         Some(key) => Rig::guarded(&keyring(&line(HOST, key, "")), limits),
-        None => Rig::limited(kit::device(32 << 20, false), &[], Latency::None, limits),
+        None => Rig::limited(limits),
     };
 
     let mut clients = Vec::new();

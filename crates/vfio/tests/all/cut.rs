@@ -3,7 +3,7 @@
 use crate::driver::*;
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
-use remap_ssd_nvme::controller::{Health, Latency, NamespaceSpec, Subsystem};
+use remap_ssd_nvme::controller::{NamespaceSpec, Subsystem};
 use remap_ssd_nvme::spec::command::{CopyRange, RwCdw12, Sqe};
 use remap_ssd_nvme::spec::opcode::io;
 use remap_ssd_nvme::spec::status::Status;
@@ -32,14 +32,7 @@ fn rig() -> Rig {
         pages: LATER + 1,
         lba_shift: 12,
     }];
-    let subsystem = Subsystem::new(
-        device.expect("there is room"),
-        NQN,
-        &namespaces,
-        Latency::None,
-        false,
-        Health::default(),
-    );
+    let subsystem = Subsystem::new(device.expect("there is room"), NQN, &namespaces);
     Rig::of(subsystem.expect("possible").with_cache(CACHE_BYTES), dir)
 }
 

@@ -2,7 +2,7 @@
 
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
-use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
+use remap_ssd_nvme::controller::Subsystem;
 use remap_ssd_nvme::spec::command::{Cqe, Sqe};
 use remap_ssd_nvme::spec::opcode::admin;
 use remap_ssd_nvme::spec::status::Status;
@@ -44,12 +44,11 @@ pub struct Rig {
 }
 
 impl Rig {
-    pub fn new(latency: Latency) -> Self {
+    pub fn new() -> Self {
         let config =
             DeviceConfig::for_service(32 << 20, SchemeKind::RemapSsd, false).expect("possible");
         let device = Device::format(config).expect("possible");
-        let subsystem =
-            Subsystem::new(device, NQN, &[], latency, true, Health::default()).expect("possible");
+        let subsystem = Subsystem::new(device, NQN, &[]).expect("possible");
         Self::of(subsystem, tempfile::tempdir().expect("a folder"))
     }
 

@@ -2,7 +2,6 @@
 
 use super::driver::*;
 use proptest::prelude::*;
-use remap_ssd_nvme::controller::Latency;
 use remap_ssd_nvme::spec::command::Sqe;
 use remap_ssd_nvme::spec::opcode::{admin, io};
 use remap_ssd_nvme::spec::status::Status;
@@ -76,7 +75,7 @@ proptest! {
 
     #[test]
     fn no_guest_ends_the_service(whims in prop::collection::vec(whim(), 1..150)) {
-        let rig = Rig::new(Latency::None);
+        let rig = Rig::new();
         let mut guest = rig.guest();
         guest.enable();
         guest.create_queues();

@@ -19,7 +19,7 @@ use zerocopy::IntoBytes;
 
 #[test]
 fn a_driver_finds_the_controller_and_its_data_come_back() {
-    let rig = Rig::new(Latency::None);
+    let rig = Rig::new();
     let mut guest = rig.guest();
     let mut config = [0; 16];
     guest
@@ -165,7 +165,7 @@ fn a_driver_finds_the_controller_and_its_data_come_back() {
 /// Linux gives a page for 256 ranges with every trim; its number of ranges says how many there are.
 #[test]
 fn trims_of_one_range_and_of_256_deallocate_what_they_name() {
-    let rig = Rig::new(Latency::None);
+    let rig = Rig::new();
     let mut guest = rig.guest();
     guest.enable();
     guest.create_queues();
@@ -244,7 +244,8 @@ fn trims_of_one_range_and_of_256_deallocate_what_they_name() {
 
 #[test]
 fn completions_come_when_flash_would_have_done_it() {
-    let rig = Rig::new(Latency::Emulated);
+    let rig = Rig::new();
+    rig.subsystem.set_latency(Latency::Emulated);
     let mut guest = rig.guest();
     guest.enable();
     guest.create_queues();
@@ -264,7 +265,8 @@ fn completions_come_when_flash_would_have_done_it() {
 
 #[test]
 fn an_identifier_that_is_in_use_is_refused() {
-    let rig = Rig::new(Latency::Emulated);
+    let rig = Rig::new();
+    rig.subsystem.set_latency(Latency::Emulated);
     let mut guest = rig.guest();
     guest.enable();
     guest.create_queues();
@@ -303,7 +305,7 @@ fn an_identifier_that_is_in_use_is_refused() {
 
 #[test]
 fn a_hostile_guest_gets_errors_and_nothing_else() {
-    let rig = Rig::new(Latency::None);
+    let rig = Rig::new();
     let mut guest = rig.guest();
     guest.enable();
     let size = u32::from(ENTRIES - 1) << 16;
@@ -492,7 +494,7 @@ fn a_hostile_guest_gets_errors_and_nothing_else() {
 
 #[test]
 fn a_socket_that_is_served_or_is_none_is_left_alone() {
-    let rig = Rig::new(Latency::None);
+    let rig = Rig::new();
     let again =
         |path: &Path| Service::start(&rig.subsystem, path, Instant::now(), Box::new(|_| {}));
     let path = rig.dir.path().join("socket");

@@ -2,7 +2,6 @@
 //! (Base 2.0 §3.6.1, and CSTS.SHST in §3.1.3.6).
 
 use crate::driver::*;
-use remap_ssd_nvme::controller::Latency;
 use remap_ssd_nvme::spec::command::Sqe;
 use remap_ssd_nvme::spec::fabrics::Cc;
 use remap_ssd_nvme::spec::identify::cns;
@@ -40,7 +39,7 @@ fn byte(guest: &mut Guest) -> u8 {
 
 #[test]
 fn a_function_that_is_shut_down_fetches_nothing_until_it_is_reset() {
-    let rig = Rig::new(Latency::None);
+    let rig = Rig::new();
     let mut guest = rig.guest();
     let announced = Cc::from_bits(ENABLED).with_shn(1).into_bits();
     for round in 1..=ROUNDS {

@@ -17,7 +17,7 @@ use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use remap_ssd_device::{Device, DeviceConfig, Disk, DiskRemap, LocalDisk, RemapAllError};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_share::Counts;
-use remap_ssd_store::{Create, NewVolume, OpenOptions, Processes, Store, Volume};
+use remap_ssd_store::{Create, NewVolume, Processes, Store, Volume};
 use std::error::Error;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -91,14 +91,7 @@ fn run(rows: u64, sharing: bool) -> Result<Compacted, Box<dyn Error>> {
         &NewVolume::default(),
         &mut |_, _| {},
     )?;
-    let file = volume.open(
-        "rows.redb",
-        OpenOptions {
-            create: Create::New,
-            open_end: false,
-            written_next: false,
-        },
-    )?;
+    let file = volume.open("rows.redb", Create::New.into())?;
     let backend = Backend::new(volume, file);
     let mut database = Database::builder().create_with_backend(backend.clone())?;
 

@@ -21,11 +21,7 @@ const CUTS: usize = 150;
 type Rows = BTreeMap<u64, Vec<u8>>;
 
 fn options() -> OpenOptions {
-    OpenOptions {
-        create: Create::IfAbsent,
-        open_end: false,
-        written_next: false,
-    }
+    OpenOptions::from(Create::IfAbsent)
 }
 
 fn backend(disk: MemDisk) -> Backend<Volume<MemDisk>> {

@@ -71,14 +71,7 @@ fn script(seed: u64, steps: usize) -> (MemDisk, usize, Vec<Moment>) {
             Step::Write => {
                 let name = FILES[random.random_range(0..FILES.len())];
                 let bytes = tagged(seed << 32 | number, random.random_range(1..6 * PAGE));
-                let file = volume.open(
-                    name,
-                    OpenOptions {
-                        create: Create::IfAbsent,
-                        open_end: false,
-                        written_next: false,
-                    },
-                );
+                let file = volume.open(name, Create::IfAbsent.into());
                 let file = file.expect("there is room");
                 volume.write(file, 0, &bytes).expect("there is room");
                 volume.set_size(file, bytes.len() as u64).expect("possible");
@@ -278,16 +271,7 @@ fn what_cannot_be_done_with_files_is_one_sentence() {
             .to_string()
     };
     assert!(create("a", &[]).contains("no files"));
-    let file = volume
-        .open(
-            "x",
-            OpenOptions {
-                create: Create::New,
-                open_end: false,
-                written_next: false,
-            },
-        )
-        .expect("there is room");
+    let file = volume.open("x", Create::New.into()).expect("there is room");
     volume.write(file, 0, &[7; 9000]).expect("there is room");
     assert!(create("a!", &[]).contains("cannot be a snapshot's name"));
     assert!(create("a", &["nothing"]).contains("no file nothing"));
@@ -302,14 +286,7 @@ fn what_cannot_be_done_with_files_is_one_sentence() {
     );
     assert_eq!(volume.list().expect("it works").len(), 3);
     volume
-        .open(
-            "x@b",
-            OpenOptions {
-                create: Create::New,
-                open_end: false,
-                written_next: false,
-            },
-        )
+        .open("x@b", Create::New.into())
         .expect("there is room");
     assert!(
         create("b", &[]).contains("there is a file x@b already"),
@@ -337,16 +314,7 @@ fn a_full_volume_refuses_and_nothing_is_left_of_what_was_begun() {
     };
     let volume =
         Volume::create(MemDisk::new(PAGES), &Processes::One, &new, &mut quiet).expect("possible");
-    let file = volume
-        .open(
-            "x",
-            OpenOptions {
-                create: Create::New,
-                open_end: false,
-                written_next: false,
-            },
-        )
-        .expect("there is room");
+    let file = volume.open("x", Create::New.into()).expect("there is room");
     volume
         .write(file, 0, &tagged(1, 120 * PAGE))
         .expect("there is room");
@@ -406,16 +374,7 @@ fn a_snapshot_of_files_that_says_it_is_whole_is_whole_after_a_lost_answer() {
         };
         let volume =
             Volume::create(disk.clone(), &Processes::One, &new, &mut quiet).expect("possible");
-        let file = volume
-            .open(
-                "x",
-                OpenOptions {
-                    create: Create::IfAbsent,
-                    open_end: false,
-                    written_next: false,
-                },
-            )
-            .expect("possible");
+        let file = volume.open("x", Create::IfAbsent.into()).expect("possible");
         volume
             .write(file, 0, &tagged(1, 3 * PAGE))
             .expect("possible");

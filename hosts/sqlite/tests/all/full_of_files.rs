@@ -53,10 +53,7 @@ fn open(store: &str, name: &str, mode: &str) -> Db {
 }
 
 fn fill(volume: &dyn Store) {
-    let options = OpenOptions {
-        create: Create::New,
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions::from(Create::New);
     let refused = (0..=FILES_MAX)
         .find_map(|number| volume.open(&format!("filler {number}"), options).err())
         .expect("it is full in the end");

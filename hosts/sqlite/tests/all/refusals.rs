@@ -50,10 +50,7 @@ fn a_foreign_file_is_not_a_database_and_stays_as_it_is() {
     let served = Served::with_volume(ANY_PORT);
     let bytes: Vec<u8> = (0..10_000_u32).map(|at| (at * 7 + 1) as u8).collect();
     let volume = Volume::open(served.disk(), &Processes::local()).expect("possible");
-    let options = OpenOptions {
-        create: Create::New,
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions::from(Create::New);
     let file = volume.open("app.db", options).expect("possible");
     volume.write(file, 0, &bytes).expect("possible");
 

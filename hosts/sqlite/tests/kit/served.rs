@@ -3,7 +3,7 @@
 use super::disks::config;
 use super::engine::{Db, Failure};
 use remap_ssd_device::Device;
-use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
+use remap_ssd_nvme::controller::Subsystem;
 use remap_ssd_nvme::tcp::client::{Client, Options};
 use remap_ssd_nvme::tcp::roster::Roster;
 use remap_ssd_nvme::tcp::server::{ConnectionLabel, Log, Server, Stopper};
@@ -45,7 +45,7 @@ impl Served {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let nqn = format!("nqn.2026-11.test:remap-ssd:{}:{number}", std::process::id());
         let device = Device::in_memory(config()).expect("room for it");
-        let subsystem = Subsystem::new(device, &nqn, &[], Latency::None, true, Health::default());
+        let subsystem = Subsystem::new(device, &nqn, &[]);
 
         let mut served = Self {
             nqn,

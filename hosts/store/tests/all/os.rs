@@ -5,7 +5,7 @@
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_fuse::{Mounted, file_name};
-use remap_ssd_nvme::controller::{Gate, Health, Latency, Subsystem};
+use remap_ssd_nvme::controller::{Gate, Subsystem};
 use remap_ssd_store::{Create, OpenOptions, OsStore, Share, Statistics, Store};
 use remap_ssd_testkit::{PAGE, contents, tagged};
 use std::path::Path;
@@ -121,14 +121,7 @@ fn a_share_on_files_of_our_mount_is_a_remap_of_the_device() {
     let config =
         DeviceConfig::for_service(32 << 20, SchemeKind::RemapSsd, false).expect("possible");
     let device = Device::format(config).expect("possible");
-    let subsystem = Subsystem::new(
-        device,
-        "nqn.2026-11.test:os",
-        &[],
-        Latency::None,
-        true,
-        Health::default(),
-    );
+    let subsystem = Subsystem::new(device, "nqn.2026-11.test:os", &[]);
     let subsystem = Arc::new(subsystem.expect("possible"));
     let folder = tempfile::tempdir().expect("a folder");
     let mounted = match Mounted::mount(

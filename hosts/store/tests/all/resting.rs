@@ -47,10 +47,7 @@ fn rest(volume: Volume<ImageDisk>) -> Option<RestingVolume> {
 }
 
 fn put(volume: &Volume<ImageDisk>, name: &str, byte: u8) {
-    let options = OpenOptions {
-        create: Create::IfAbsent,
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions::from(Create::IfAbsent);
     let file = volume.open(name, options).expect("room for it");
     volume.write(file, 0, &[byte; 5000]).expect("room for it");
     volume.sync(file).expect("the disk works");

@@ -3,7 +3,7 @@
 
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
-use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
+use remap_ssd_nvme::controller::Subsystem;
 use remap_ssd_nvme::tcp::client::{Client, Options};
 use remap_ssd_nvme::tcp::server::{ConnectionLabel, Log, Server, Stopper};
 use remap_ssd_nvme::tcp::target::{Allowed, Port};
@@ -41,7 +41,7 @@ impl Rig {
             DeviceConfig::for_service(16 << 20, SchemeKind::RemapSsd, false).expect("possible");
         let device = Device::in_memory(config).expect("room for it");
         let nqn = "nqn.2026-11.test:tenancies";
-        let subsystem = Subsystem::new(device, nqn, &[], Latency::None, true, Health::default());
+        let subsystem = Subsystem::new(device, nqn, &[]);
         let subsystem = Arc::new(subsystem.expect("possible"));
         let allowed = Allowed {
             anybody: true,

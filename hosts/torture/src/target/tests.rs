@@ -182,11 +182,7 @@ fn what_a_host_has_formatted_does_not_come_back() {
     bench.client.write(3, &[1; BLOCK]).unwrap();
     bench.client.flush().unwrap();
     bench.client.write(3, &[2; BLOCK]).unwrap();
-    let call = Call {
-        sqe: entry(admin::FORMAT, 1),
-        send: &[],
-        receive: 0,
-    };
+    let call = Call::new(entry(admin::FORMAT, 1));
     bench.client.admin(|queue| queue.call("it", &call)).unwrap();
 
     let recording = bench.finish();
@@ -200,11 +196,7 @@ fn what_a_read_with_fua_has_returned_is_durable() {
     bench.client.write(3, &[1; BLOCK]).unwrap();
     bench.client.write(4, &[2; BLOCK]).unwrap();
     let sqe = bench.entry(opcode::READ, 3, 1, true);
-    let call = Call {
-        sqe,
-        send: &[],
-        receive: BLOCK,
-    };
+    let call = Call::receiving(sqe, BLOCK);
     let answer = bench.client.queue(|io| io.call("it", &call)).unwrap();
     assert_eq!(answer.data, [1; BLOCK]);
 
@@ -218,11 +210,8 @@ fn a_flush_covers_what_was_answered_before_it_was_sent() {
     let mut bench = Bench::new();
     let write = bench.entry(opcode::WRITE, 3, 1, false);
     let flush = entry(opcode::FLUSH, 1);
-    let calls = [(write, &[1; BLOCK][..]), (flush, &[])].map(|(sqe, send)| Call {
-        sqe,
-        send,
-        receive: 0,
-    });
+    let calls =
+        [(write, &[1; BLOCK][..]), (flush, &[])].map(|(sqe, send)| Call::sending(sqe, send));
     bench.client.queue(|io| io.calls(&calls)).unwrap();
     bench.client.write(5, &[2; BLOCK]).unwrap();
     bench.client.flush().unwrap();
@@ -247,11 +236,7 @@ fn a_host_that_switches_the_cache_off_loses_nothing_any_more() {
     let switch = |client: &mut Client, on: u32| {
         let mut sqe = entry(admin::SET_FEATURES, 0);
         (sqe.cdw10, sqe.cdw11) = (6, on);
-        let call = Call {
-            sqe,
-            send: &[],
-            receive: 0,
-        };
+        let call = Call::new(sqe);
         client.admin(|queue| queue.call("it", &call)).unwrap();
     };
     assert_eq!(bench.client.controller().vwc & 1, 1);
@@ -385,11 +370,7 @@ fn blocks_that_cannot_be_read_are_those_of_a_file_and_say_so_in_the_words_of_nvm
     // The error log has the block, and SMART the number of errors.
     let mut log = entry(admin::GET_LOG_PAGE, 0xffff_ffff);
     log.cdw10 = u32::from(lid::ERROR) | 15 << 16;
-    let call = Call {
-        sqe: log,
-        send: &[],
-        receive: 64,
-    };
+    let call = Call::receiving(log, 64);
     let page = bench.client.admin(|queue| queue.call("it", &call)).unwrap();
     let newest = ErrorEntry::read_from_bytes(&page.data).unwrap();
     assert_eq!({ newest.lba }, *bad.last().unwrap());
@@ -474,11 +455,7 @@ fn a_read_only_disk_refuses_every_change_and_warns() {
     assert!(bench.client.trim(0, 8).is_err());
     assert!(bench.client.copy(0, 8, 8).is_err());
     assert!(bench.client.remap(0, 8, 8, false, false).is_err());
-    let call = Call {
-        sqe: entry(admin::FORMAT, 1),
-        send: &[],
-        receive: 0,
-    };
+    let call = Call::new(entry(admin::FORMAT, 1));
     let format = bench.client.admin(|queue| queue.calls(&[call])).unwrap();
     assert_eq!(format[0].status, Status::WRITE_PROTECTED);
     assert_eq!(bench.read(0), Status::SUCCESS);
@@ -500,11 +477,7 @@ fn an_answer_that_is_late_holds_up_no_other() {
         .collect();
     let calls: Vec<Call<'_>> = writes
         .iter()
-        .map(|sqe| Call {
-            sqe: *sqe,
-            send: &[1; BLOCK],
-            receive: 0,
-        })
+        .map(|sqe| Call::sending(*sqe, &[1; BLOCK]))
         .collect();
 
     let began = Instant::now();
@@ -534,11 +507,7 @@ fn answers_that_are_not_late_overtake_those_that_are() {
     let mut calls = Vec::new();
     for block in 0..count {
         let sqe = bench.entry(opcode::WRITE, block, 1, false);
-        calls.push(Call {
-            sqe,
-            send: &[1; BLOCK],
-            receive: 0,
-        });
+        calls.push(Call::sending(sqe, &[1; BLOCK]));
     }
     bench.client.queue(|io| io.calls(&calls)).unwrap();
 

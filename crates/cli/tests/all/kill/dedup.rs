@@ -5,8 +5,9 @@
 //! since; data that CCAW acknowledged survive, flushed or not.
 
 use super::host::{Numbers, PAGE_BYTES, fill, holds};
-use super::server::{self, Server};
 use super::{number, rounds};
+use crate::kit::{path, run};
+use crate::served::serve;
 use remap_ssd_dedup::{Ccaw, CcawOptions, Hash, NewDedup, OrderMerge, OrderMergeOptions, Scheme};
 use remap_ssd_device::Disk;
 use remap_ssd_nvme::tcp::client::{Client, Options};
@@ -161,8 +162,8 @@ impl Host {
 
     /// A load, and the end of the server or of this host; returns the violations.
     fn round(&mut self, image: &str, round: u64) -> (u64, Vec<String>) {
-        let server = Server::start(image);
-        let mut disk = self.open(server.address).expect("it serves");
+        let server = serve(&["--image", image]);
+        let mut disk = self.open(server.address()).expect("it serves");
         let done;
         let server = if round % 3 == 2 {
             // The host ends without a shutdown. Its last command was acknowledged or not started.
@@ -177,11 +178,11 @@ impl Host {
                 server.kill();
                 work.join().expect("the host has not failed")
             });
-            Server::start(image)
+            serve(&["--image", image])
         };
         drop(disk);
 
-        let mut disk = self.open(server.address).expect("it serves");
+        let mut disk = self.open(server.address()).expect("it serves");
         let wrong = self.compare(&mut disk, self.scheme == Scheme::Ccaw);
         drop(disk);
         server.stop();
@@ -196,11 +197,8 @@ fn disks_that_deduplicate_keep_what_was_flushed_when_servers_and_hosts_are_kille
     for scheme in [Scheme::Ccaw, Scheme::OrderMerge] {
         for window in [1, 10, 100, 1000] {
             let dir = tempfile::tempdir().expect("a folder");
-            let image = dir.path().join("disk").to_str().expect("text").to_owned();
-            server::create(
-                std::path::Path::new(&image),
-                &["--size", "32MiB", "--dedup", "off"],
-            );
+            let image = path(dir.path(), "disk");
+            run(&format!("image create {image} --size 32MiB --dedup off")).ok();
             let mut host = Host::new(scheme, window, seed + u64::from(window));
             let mut commands = 0;
             for round in 0..rounds {

@@ -1,15 +1,40 @@
 //! A host with its own part of the device, which knows the possible contents of each page.
 //!
-//! Invariant: at most one command is in progress, so the acknowledged state is known exactly. A
+//! Invariants: at most one command is in progress, so the acknowledged state is known exactly. A
 //! command without acknowledgement may have taken effect on some of its pages and not on others.
+//! With a volatile write buffer, a page may return to any of its versions since the last flush;
+//! copies, remaps and trims are durable when they are acknowledged, as are all commands of a host
+//! that has switched the write cache off.
 
+use remap_ssd_nvme::spec::command::{RwCdw12, Sqe};
+use remap_ssd_nvme::spec::opcode::{admin, io};
 use remap_ssd_nvme::spec::status::Status;
-use remap_ssd_nvme::tcp::client::{Client, ClientError, Options};
+use remap_ssd_nvme::tcp::client::{Call, Client, ClientError, Options, entry};
 use std::net::SocketAddr;
+use std::ops::Range;
 
 pub const PAGE_BYTES: usize = 4096;
 /// Content of a trimmed page.
 const ZEROES: u64 = 0;
+/// The feature Volatile Write Cache.
+const WRITE_CACHE: u32 = 6;
+
+/// The contents that a host writes.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Contents {
+    New,
+    /// One of 2,000, so that pages are duplicates of others.
+    Few,
+}
+
+/// The device's volatile write buffer, as a host uses it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Cache {
+    Absent,
+    On,
+    /// Switched off by this host.
+    Off,
+}
 
 /// Pseudorandom numbers from one seed.
 pub struct Numbers(pub u64);
@@ -33,6 +58,7 @@ enum Command {
         at: usize,
         len: usize,
         first: u64,
+        forced: bool,
     },
     Copy {
         from: usize,
@@ -55,14 +81,17 @@ enum Command {
 /// The host.
 pub struct Host {
     first: u64,
-    /// Content numbers at the last acknowledgement.
-    pages: Vec<u64>,
+    /// Content numbers that each page may have after a power cut; the last is the one acknowledged.
+    pages: Vec<Vec<u64>>,
     doubt: Option<Command>,
-    few_contents: bool,
+    contents: Contents,
+    cache: Cache,
     /// True if this scheme's entries can record commands.
     atomic: bool,
     numbers: Numbers,
     next_content: u64,
+    /// Pages that were older than acknowledged after a power cut.
+    pub older: u64,
 }
 
 /// Fills a page with the content of a number: all contents differ, and only 0 is zeroes.
@@ -80,17 +109,17 @@ pub fn holds(number: u64, page: &[u8]) -> bool {
 }
 
 impl Host {
-    pub fn new(first: u64, pages: u64, few_contents: bool, seed: u64) -> Self {
-        let numbers = Numbers(seed);
-        let (pages, next_content) = (vec![ZEROES; pages as usize], first << 40);
+    pub fn new(part: Range<u64>, contents: Contents, cache: Cache, seed: u64) -> Self {
         Self {
-            first,
-            pages,
+            first: part.start,
+            pages: part.clone().map(|_| vec![ZEROES]).collect(),
             doubt: None,
-            few_contents,
+            contents,
+            cache,
             atomic: true,
-            numbers,
-            next_content,
+            numbers: Numbers(seed),
+            next_content: part.start << 40,
+            older: 0,
         }
     }
 
@@ -116,6 +145,9 @@ impl Host {
         let Ok(mut client) = Client::connect(address, Options::default()) else {
             return 0;
         };
+        if self.cache == Cache::Off && switch_cache_off(&mut client).is_err() {
+            return 0;
+        }
         let mut acknowledged = 0;
         while may_go_on() {
             let command = self.choose();
@@ -146,16 +178,16 @@ impl Host {
         let at = numbers.below(all - len + 1) as usize;
         match numbers.below(20) {
             0..=9 => {
-                let first = if self.few_contents {
-                    1 + numbers.below(2000)
-                } else {
-                    self.next_content + 1
+                let first = match self.contents {
+                    Contents::Few => 1 + numbers.below(2000),
+                    Contents::New => self.next_content + 1,
                 };
                 self.next_content += len;
                 Command::Write {
                     at,
                     len: len as usize,
                     first,
+                    forced: self.cache != Cache::Absent && numbers.below(6) == 0,
                 }
             }
             kind @ 10..=16 => {
@@ -192,12 +224,20 @@ impl Host {
     fn send(&mut self, client: &mut Client, command: Command) -> Result<(), ClientError> {
         let lba = |page: usize| self.first + page as u64;
         match command {
-            Command::Write { at, len, first } => {
+            Command::Write {
+                at,
+                len,
+                first,
+                forced,
+            } => {
                 let mut data = vec![0; len * PAGE_BYTES];
                 data.chunks_exact_mut(PAGE_BYTES)
                     .zip(first..)
                     .for_each(|(page, number)| fill(number, page));
-                client.write(lba(at), &data)
+                match forced {
+                    true => write_through(client, lba(at), &data),
+                    false => client.write(lba(at), &data),
+                }
             }
             Command::Copy { from, to, len } => client.copy(lba(from), lba(to), len as u64),
             Command::Relocate {
@@ -213,84 +253,141 @@ impl Host {
         }
     }
 
-    /// Contents of the pages after a command.
-    fn after(&self, command: Command) -> Vec<u64> {
-        let mut pages = self.pages.clone();
+    fn acknowledged(&self, page: usize) -> u64 {
+        *self.pages[page].last().expect("a page holds something")
+    }
+
+    /// The pages that a command changes, and their contents after it.
+    fn changes(&self, command: Command) -> Vec<(usize, u64)> {
+        let zeroes = |pages: Range<usize>| pages.map(|page| (page, ZEROES));
+        let copied = |from: Range<usize>, to| {
+            let contents = from.map(|page| self.acknowledged(page));
+            (to..).zip(contents)
+        };
         match command {
-            Command::Write { at, len, first } => {
-                pages[at..at + len]
-                    .iter_mut()
-                    .zip(first..)
-                    .for_each(|(page, number)| *page = number);
-            }
-            Command::Copy { from, to, len } => pages.copy_within(from..from + len, to),
+            Command::Write { at, len, first, .. } => (at..at + len).zip(first..).collect(),
+            Command::Copy { from, to, len } => copied(from..from + len, to).collect(),
             Command::Relocate { from, to, len, .. } => {
-                pages.copy_within(from..from + len, to);
-                pages[from..from + len].fill(ZEROES);
+                let from = from..from + len;
+                copied(from.clone(), to).chain(zeroes(from)).collect()
             }
-            Command::Trim { at, len } => pages[at..at + len].fill(ZEROES),
-            Command::Flush => {}
+            Command::Trim { at, len } => zeroes(at..at + len).collect(),
+            Command::Flush => Vec::new(),
         }
-        pages
     }
 
     fn apply(&mut self, command: Command) {
-        self.pages = self.after(command);
+        let is_buffered =
+            self.cache == Cache::On && matches!(command, Command::Write { forced: false, .. });
+        for (page, content) in self.changes(command) {
+            let versions = &mut self.pages[page];
+            if !is_buffered {
+                versions.clear();
+            }
+            versions.push(content);
+        }
+        if matches!(command, Command::Flush) {
+            self.settle();
+        }
+    }
+
+    /// All acknowledged contents are durable.
+    pub fn settle(&mut self) {
+        for versions in &mut self.pages {
+            versions.drain(..versions.len() - 1);
+        }
     }
 
     /// Reads all pages and takes their contents as the new state; returns the violations in words.
     pub fn compare(&mut self, client: &mut Client) -> Vec<String> {
         let doubt = self.doubt.take();
-        let new = doubt.map_or_else(|| self.pages.clone(), |command| self.after(command));
-        let data = client
-            .read(self.first, self.pages.len() as u64)
-            .expect("it serves");
+        let changes = doubt.map_or_else(Vec::new, |command| self.changes(command));
+        let before = self.pages.clone();
+        for (page, content) in &changes {
+            self.pages[*page].push(*content);
+        }
+
+        let all = self.pages.len() as u64;
+        let data = client.read(self.first, all).expect("it serves");
         let mut wrong = Vec::new();
-        let mut done = vec![false; new.len()];
         for (page, bytes) in data.chunks_exact(PAGE_BYTES).enumerate() {
-            let (old, new) = (self.pages[page], new[page]);
-            if holds(new, bytes) {
-                done[page] = true;
-            } else if !holds(old, bytes) {
+            let versions = &mut self.pages[page];
+            if let Some(at) = versions.iter().rposition(|number| holds(*number, bytes)) {
+                self.older += u64::from(at + 1 < before[page].len());
+                *versions = vec![versions[at]];
+            } else {
                 let page = self.first + page as u64;
                 let held = (0..3000).find(|number| holds(*number, bytes));
                 let held = held.map_or("something else".into(), |number| format!("{number:#x}"));
                 wrong.push(format!(
-                    "page {page}: {held}, neither {old:#x} nor {new:#x}; {doubt:x?}"
+                    "page {page}: {held}, none of {versions:x?}; {doubt:x?}"
                 ));
             }
         }
+
         if let Some(Command::Relocate {
-            from,
-            to,
-            len,
-            atomic,
+            from, len, atomic, ..
         }) = doubt
         {
-            let lost = (0..len).filter(|page| {
-                done[from + page] && self.pages[from + page] != ZEROES && !done[to + page]
-            });
-            wrong.extend(
-                lost.map(|page| format!("page {} was moved to nowhere; {doubt:x?}", from + page)),
-            );
-            let changed = |page: &usize| self.pages[to + page] != new[to + page];
-            let moved = (0..len)
-                .filter(changed)
-                .filter(|page| done[to + page])
-                .count();
-            let all = (0..len).filter(changed).count();
-            if atomic && moved != 0 && moved != all {
+            let moved = &changes[..len];
+            wrong.extend(self.half_moved(from, moved, atomic, &before));
+        }
+        wrong
+    }
+
+    /// Violations of a relocation in progress: pages that are at neither place, and part of an
+    /// atomic command. `moved` are the targets and their contents.
+    fn half_moved(
+        &self,
+        from: usize,
+        moved: &[(usize, u64)],
+        atomic: bool,
+        before: &[Vec<u64>],
+    ) -> Vec<String> {
+        let has_moved = |(page, content): (usize, u64)| self.acknowledged(page) == content;
+        let mut wrong = Vec::new();
+        for (source, target) in (from..).zip(moved) {
+            let is_trimmed =
+                self.acknowledged(source) == ZEROES && !before[source].contains(&ZEROES);
+            if is_trimmed && !has_moved(*target) {
                 wrong.push(format!(
-                    "{moved} of {all} pages of an atomic command; {doubt:x?}"
+                    "page {source} was moved to nowhere, not to {target:x?}"
                 ));
             }
         }
-        self.pages
-            .iter_mut()
-            .zip(new)
-            .zip(done)
-            .filter(|(_, done)| *done)
-            .for_each(|((page, new), _)| *page = new);
+
+        let differs = |(page, content): &&(usize, u64)| !before[*page].contains(content);
+        let all = moved.iter().filter(differs).count();
+        let done = moved
+            .iter()
+            .filter(differs)
+            .filter(|page| has_moved(**page));
+        let done = done.count();
+        if atomic && done != 0 && done != all {
+            wrong.push(format!(
+                "{done} of {all} pages of an atomic command from {from}"
+            ));
+        }
         wrong
     }
+}
+
+fn switch_cache_off(client: &mut Client) -> Result<(), ClientError> {
+    let sqe = Sqe {
+        cdw10: WRITE_CACHE,
+        ..entry(admin::SET_FEATURES, 0)
+    };
+    let (send, receive) = (&[][..], 0);
+    let call = Call { sqe, send, receive };
+    client.admin(|queue| queue.call("feature", &call)).map(drop)
+}
+
+/// A write that is durable when it is acknowledged (FUA).
+fn write_through(client: &mut Client, lba: u64, send: &[u8]) -> Result<(), ClientError> {
+    let pages = send.len() / PAGE_BYTES;
+    let mut sqe = client.rw(io::WRITE, lba, (pages - 1) as u16);
+    sqe.cdw12 |= RwCdw12::new().with_fua(true).into_bits();
+    let receive = 0;
+    let call = Call { sqe, send, receive };
+    client.queue(|queue| queue.call("write", &call)).map(drop)
 }

@@ -1,6 +1,7 @@
 //! Metrics, health and JSON agree with the device.
 
-use crate::operate::kit::{run, serve, serve_openly};
+use crate::kit::{file, path, run};
+use crate::served::{serve_http, serve_openly};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -37,23 +38,15 @@ fn samples(text: &str) -> BTreeMap<String, f64> {
 #[test]
 fn memory_of_files_is_counted_apart() {
     let dir = tempfile::tempdir().expect("a folder");
-    let image = dir.path().join("disk");
-    let image = image.to_str().expect("text");
+    let image = path(dir.path(), "disk");
+    let image = image.as_str();
     run(&["image", "create", image, "--size", "64MiB"]).ok();
     let served = serve_openly(&["--image", image]);
     let data = vec![7; 16 << 20];
-    let source = crate::operate::kit::file(dir.path(), "data", &data);
+    let source = file(dir.path(), "data", &data);
     served.io(&["write", "--lba", "0", "--file", &source]).ok();
     served
-        .io(&[
-            "read",
-            "--lba",
-            "0",
-            "--blocks",
-            "4096",
-            "--file",
-            "/dev/null",
-        ])
+        .io("read --lba 0 --blocks 4096 --file /dev/null")
         .ok();
 
     let samples = samples(&scrape(&served.http, "*/*"));
@@ -68,7 +61,7 @@ fn memory_of_files_is_counted_apart() {
 #[test]
 fn pages_in_the_write_buffer_are_counted() {
     let dir = tempfile::tempdir().expect("a folder");
-    let source = crate::operate::kit::file(dir.path(), "data", &[7; 5 * 4096]);
+    let source = file(dir.path(), "data", &[7; 5 * 4096]);
     let set = "firmware.write_buffer_bytes=1MiB,firmware.power_loss_protection=false";
     let served = serve_openly(&["--memory", "32MiB", "--set", set]);
     served.io(&["write", "--lba", "0", "--file", &source]).ok();
@@ -87,41 +80,31 @@ fn pages_in_the_write_buffer_are_counted() {
         assert!(found, "{} and not {bytes}", used());
     };
     becomes(5.0 * 4096.0);
-    served.io(&["flush"]).ok();
+    served.io("flush").ok();
     becomes(0.0);
     served.stop();
 
-    let served = serve_openly(&["--memory", "32MiB"]);
+    let served = serve_openly("--memory 32MiB");
     assert!(!scrape(&served.http, "*/*").contains("write_buffer"));
     served.stop();
 }
 
 #[test]
 fn metrics_are_what_io_stat_says_in_both_formats() {
-    let served = serve_openly(&["--memory", "32MiB"]);
+    let served = serve_openly("--memory 32MiB");
     let dir = tempfile::tempdir().expect("a folder");
     let data: Vec<u8> = (0..300 * 4096u32)
         .map(|byte| (byte / 4096 + byte) as u8)
         .collect();
-    let source = crate::operate::kit::file(dir.path(), "data", &data);
+    let source = file(dir.path(), "data", &data);
     served.io(&["write", "--lba", "0", "--file", &source]).ok();
+    served.io("copy --from 0 --to 4000 --blocks 300").ok();
     served
-        .io(&["copy", "--from", "0", "--to", "4000", "--blocks", "300"])
+        .io("read --lba 4000 --blocks 300 --file /dev/null")
         .ok();
     served
-        .io(&[
-            "read",
-            "--lba",
-            "4000",
-            "--blocks",
-            "300",
-            "--file",
-            "/dev/null",
-        ])
-        .ok();
-    served
-        .io(&["read", "--lba", "900000"])
-        .fails(1, "out of range");
+        .io("read --lba 900000")
+        .fails_in_one_line(1, &["out of range"]);
 
     let open = scrape(&served.http, "application/openmetrics-text; version=1.0.0");
     assert!(open.contains("Content-Type: application/openmetrics-text; version=1.0.0"));
@@ -193,7 +176,7 @@ fn metrics_are_what_io_stat_says_in_both_formats() {
 
 #[test]
 fn health_and_json_say_who_is_connected_to_what() {
-    let served = serve(&["--memory", "32MiB", "--namespaces", "2"]);
+    let served = serve_http("--memory 32MiB --namespaces 2");
     let host = served.host();
     assert_eq!(served.get("/healthz").0, 200);
     assert_eq!(served.get("/readyz"), (200, "ok\n".into()));
@@ -228,16 +211,14 @@ fn health_and_json_say_who_is_connected_to_what() {
 
 #[test]
 fn the_map_counts_every_page_that_is_mapped() {
-    let served = serve_openly(&["--memory", "64MiB"]);
+    let served = serve_openly("--memory 64MiB");
     let dir = tempfile::tempdir().expect("a folder");
     let data: Vec<u8> = (0..500 * 4096u32)
         .map(|byte| (byte / 4096 * 7 + byte) as u8)
         .collect();
-    let source = crate::operate::kit::file(dir.path(), "data", &data);
+    let source = file(dir.path(), "data", &data);
     served.io(&["write", "--lba", "0", "--file", &source]).ok();
-    served
-        .io(&["copy", "--from", "0", "--to", "8000", "--blocks", "200"])
-        .ok();
+    served.io("copy --from 0 --to 8000 --blocks 200").ok();
     served
         .io(&["write", "--lba", "300", "--file", &source])
         .ok();
@@ -272,7 +253,7 @@ fn the_map_counts_every_page_that_is_mapped() {
 
 #[test]
 fn wrong_paths_methods_and_hosts_are_refused_with_a_status() {
-    let served = serve_openly(&["--memory", "32MiB"]);
+    let served = serve_openly("--memory 32MiB");
     let here = served.http.clone();
     let status = |request: &str| -> u16 {
         let answer = raw(&here, request);
@@ -317,18 +298,13 @@ fn wrong_paths_methods_and_hosts_are_refused_with_a_status() {
 
 #[test]
 fn an_address_that_others_reach_needs_a_token_that_others_cannot_read() {
-    let serve = |args: &[&str]| {
-        run(&[
-            &["serve", "--memory", "32MiB", "--listen", "127.0.0.1:0"],
-            args,
-        ]
-        .concat())
-    };
-    serve(&["--http", "0.0.0.0:0"]).fails(2, "--http-token");
+    let refused = |args: &str| run(&format!("serve --memory 32MiB --listen 127.0.0.1:0 {args}"));
+    refused("--http 0.0.0.0:0").fails_in_one_line(2, &["--http-token"]);
     let dir = tempfile::tempdir().expect("a folder");
-    let open = crate::operate::kit::file(dir.path(), "token", b"0123456789abcdef");
-    serve(&["--http", "127.0.0.1:0", "--http-token", &open]).fails(1, "chmod 600");
+    let open = file(dir.path(), "token", b"0123456789abcdef");
+    refused(&format!("--http 127.0.0.1:0 --http-token {open}"))
+        .fails_in_one_line(1, &["chmod 600"]);
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("bound").to_string();
-    serve(&["--http", &address]).fails(1, "in use");
+    refused(&format!("--http {address}")).fails_in_one_line(1, &["in use"]);
 }

@@ -2,7 +2,6 @@
 //! program.
 
 mod failed_disk;
-mod kit;
 mod metrics;
 mod reservations;
 mod rights;
@@ -10,5 +9,3 @@ mod snapshot;
 mod supervised;
 mod verbs;
 mod watch;
-
-use crate::kill::host;

@@ -1,6 +1,7 @@
 //! Persistent reservations, across a killed server; and an operator who ends them.
 
-use crate::operate::kit::{run, serve};
+use crate::kit::run;
+use crate::served::serve_http;
 use remap_ssd_nvme::spec::command::Sqe;
 use remap_ssd_nvme::spec::opcode::io;
 use remap_ssd_nvme::spec::status::Status;
@@ -22,11 +23,7 @@ fn ask(client: &mut Client, opcode: u8, cdw10: u32, keys: [u64; 2]) -> Status {
         cdw10,
         ..entry(opcode, 1)
     };
-    let call = Call {
-        sqe,
-        send: &send,
-        receive: 0,
-    };
+    let call = Call::sending(sqe, &send);
     let answers = client.queue(|queue| queue.calls(&[call]));
     answers.expect("connected")[0].status
 }
@@ -38,7 +35,7 @@ fn a_reservation_that_persists_outlives_a_server_that_is_killed_until_an_operato
     let image = folder.to_str().expect("text");
     run(&["image", "create", image, "--size", "32MiB"]).ok();
 
-    let served = serve(&["--image", image]);
+    let served = serve_http(&["--image", image]);
     let mut owner = host(&served.nvme, "owner");
     let persist = 3 << 30;
     let registered = ask(&mut owner, io::RESERVATION_REGISTER, persist, [0, 7]);
@@ -48,7 +45,7 @@ fn a_reservation_that_persists_outlives_a_server_that_is_killed_until_an_operato
     // Killed at the end of this block: nothing is closed.
     drop((owner, served));
 
-    let served = serve(&["--image", image]);
+    let served = serve_http(&["--image", image]);
     let mut other = host(&served.nvme, "other");
     assert!(other.write(0, &[1; 4096]).is_err());
     other.read(0, 1).expect("writes alone are excluded");
@@ -62,7 +59,7 @@ fn a_reservation_that_persists_outlives_a_server_that_is_killed_until_an_operato
         "registered": ["nqn.2026-11.test:owner"],
         "persists": true,
     });
-    let namespaces = served.ctl(&["namespaces"]).ok();
+    let namespaces = served.ctl("namespaces").ok().json();
     assert_eq!(namespaces[0]["reservation"], expected);
 
     // A copy is like the state after a power cut: it excludes the same hosts as the device.
@@ -70,16 +67,18 @@ fn a_reservation_that_persists_outlives_a_server_that_is_killed_until_an_operato
     let copy = copy.to_str().expect("text");
     served.ctl(&["snapshot", copy]).ok();
     run(&["image", "adopt", copy]).ok();
-    let restored = serve(&["--image", copy]);
+    let restored = serve_http(&["--image", copy]);
     let refused = host(&restored.nvme, "other").write(0, &[1; 4096]);
     refused.expect_err("the owner holds it there too");
     restored.stop();
 
-    served.ctl(&["release", "9"]).fails(1, "no namespace 9");
-    let released = served.ctl(&["release", "1"]).ok();
+    served
+        .ctl("release 9")
+        .fails_in_one_line(1, &["no namespace 9"]);
+    let released = served.ctl("release 1").ok().json();
     assert_eq!(released, json!({ "hosts_unregistered": 1 }));
     other.write(0, &[1; 4096]).expect("it is free");
-    let namespaces = served.ctl(&["namespaces"]).ok();
+    let namespaces = served.ctl("namespaces").ok().json();
     assert_eq!(namespaces[0]["reservation"], Value::Null);
     drop(other);
     served.stop();
@@ -89,12 +88,12 @@ fn a_reservation_that_persists_outlives_a_server_that_is_killed_until_an_operato
     let text = std::fs::read_to_string(&file).expect("it was kept");
     std::fs::write(&file, text.replace("true", "false")).expect("room");
     let start = ["serve", "--image", image, "--listen", "127.0.0.1:0"];
-    run(&start).fails(1, "image repair");
+    run(&start).fails_in_one_line(1, &["image repair"]);
 
     // Neither does a missing one.
     std::fs::remove_file(&file).expect("it is there");
-    run(&start).fails(1, "it is missing");
+    run(&start).fails_in_one_line(1, &["it is missing"]);
     assert_eq!(run(&["image", "check", image]).code, 1);
     run(&["image", "repair", image, "--accept-loss"]).ok();
-    serve(&["--image", image]).stop();
+    serve_http(&["--image", image]).stop();
 }

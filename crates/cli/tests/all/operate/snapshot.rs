@@ -1,6 +1,7 @@
 //! A copy of an image that is served and written to: its state is that of one instant.
 
-use crate::operate::kit::{run, serve};
+use crate::kit::run;
+use crate::served::serve_http;
 use remap_ssd_nvme::spec::command::Sqe;
 use remap_ssd_nvme::spec::management::sel;
 use remap_ssd_nvme::spec::opcode::admin;
@@ -30,7 +31,7 @@ fn a_snapshot_under_load_is_the_device_at_one_instant() {
     let (image, copy) = (dir.path().join("disk"), dir.path().join("copy"));
     let text = |path: &Path| path.to_str().expect("text").to_owned();
     run(&["image", "create", &text(&image), "--size", "32MiB"]).ok();
-    let served = serve(&["--image", &text(&image)]);
+    let served = serve_http(&["--image", &text(&image)]);
 
     let (acknowledged, stop) = (
         Arc::new(AtomicU64::new(0)),
@@ -60,17 +61,19 @@ fn a_snapshot_under_load_is_the_device_at_one_instant() {
 
     for round in 0..3 {
         let before = acknowledged.load(SeqCst);
-        let done = served.ctl(&["snapshot", &text(&copy)]).ok();
+        let done = served.ctl(&["snapshot", &text(&copy)]).ok().json();
         let after = acknowledged.load(SeqCst) + 1;
         assert!(done["bytes"].as_u64() > Some(1 << 20), "{done}");
-        served.ctl(&["snapshot", &text(&copy)]).fails(1, "exists");
+        served
+            .ctl(&["snapshot", &text(&copy)])
+            .fails_in_one_line(1, &["exists"]);
 
         assert_eq!(
             run(&["image", "check", &text(&copy)]).code,
             0,
             "round {round}: {done}"
         );
-        let copied = serve(&["--image", &text(&copy)]);
+        let copied = serve_http(&["--image", &text(&copy)]);
         let read = copied.host().read(0, BLOCKS).expect("readable");
         let numbers: Vec<u64> = read
             .chunks(4096)
@@ -99,14 +102,14 @@ fn a_snapshot_under_load_is_the_device_at_one_instant() {
     stop.store(true, SeqCst);
     writer.join().expect("the writer has ended well");
     served
-        .ctl(&["snapshot", "/proc/nowhere/copy"])
-        .fails(1, "nowhere");
+        .ctl("snapshot /proc/nowhere/copy")
+        .fails_in_one_line(1, &["nowhere"]);
     served.stop();
     assert_eq!(run(&["image", "check", &text(&image)]).code, 0);
-    let memory = serve(&["--memory", "32MiB"]);
+    let memory = serve_http("--memory 32MiB");
     memory
         .ctl(&["snapshot", &text(&copy)])
-        .fails(1, "in memory");
+        .fails_in_one_line(1, &["in memory"]);
     memory.stop();
 }
 
@@ -128,7 +131,7 @@ fn snapshots_are_taken_while_namespaces_are_changed() {
         "2",
     ])
     .ok();
-    let served = serve(&["--image", &text(&image)]);
+    let served = serve_http(&["--image", &text(&image)]);
 
     let (changes, stop) = (
         Arc::new(AtomicU64::new(0)),
@@ -158,7 +161,7 @@ fn snapshots_are_taken_while_namespaces_are_changed() {
         served.ctl(&["snapshot", &text(&copy)]).ok();
         let checked = run(&["image", "check", &text(&copy)]);
         assert_eq!(checked.code, 0, "round {round}");
-        let copied = serve(&["--image", &text(&copy)]);
+        let copied = serve_http(&["--image", &text(&copy)]);
         copied.host().read(0, 1).expect("readable");
         copied.stop();
     }

@@ -3,13 +3,13 @@
 //! The test is the supervisor: it has the notification socket and the listening socket, and starts
 //! the program as systemd does.
 
-use crate::operate::host::Host;
+use crate::kill::host::{Cache, Contents, Host};
+use crate::kit::{Words, path, private, run};
 use remap_ssd_nvme::tcp::client::{Client, Options};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -39,11 +39,8 @@ impl Unit {
         }
     }
 
-    fn file(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.dir.path().join(name);
-        std::fs::write(&path, text).expect("room");
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("ours");
-        path
+    fn write_keys(&self, text: &str) -> String {
+        private(self.dir.path(), "keys", text)
     }
 
     /// Starts a program as this unit. The socket is its standard input first; the shell moves it to
@@ -153,20 +150,16 @@ fn a_supervisor_learns_when_hosts_can_connect_of_reloads_and_of_the_end() {
 fn a_reload_is_reported_once_the_keys_are_in_use() {
     let one = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyAl7OaH:";
     let unit = Unit::new(Some(TcpListener::bind("127.0.0.1:0").expect("a free port")));
-    let keys = unit.file("keys", &format!("nqn.a DHHC-1:00:{one}\n"));
-    let keys = keys.to_str().expect("text");
-    let child = unit.start(Path::new(PROGRAM), &["--memory", "32MiB", "--keys", keys]);
+    let keys = unit.write_keys(&format!("nqn.a DHHC-1:00:{one}\n"));
+    let child = unit.start(Path::new(PROGRAM), &["--memory", "32MiB", "--keys", &keys]);
     assert_eq!(unit.next(), "READY=1");
 
-    unit.file("keys", "nqn.a nonsense\n");
+    unit.write_keys("nqn.a nonsense\n");
     signal(&child, "HUP");
     assert_eq!(unit.next(), "RELOADING=1");
     // The previous keys stay in use, and the service continues.
     assert_eq!(unit.next(), "READY=1");
-    unit.file(
-        "keys",
-        &format!("nqn.a DHHC-1:00:{one}\nnqn.b DHHC-1:00:{one}\n"),
-    );
+    unit.write_keys(&format!("nqn.a DHHC-1:00:{one}\nnqn.b DHHC-1:00:{one}\n"));
     signal(&child, "HUP");
     assert_eq!(unit.next(), "RELOADING=1");
     assert_eq!(unit.next(), "READY=1");
@@ -208,7 +201,7 @@ fn a_watchdog_hears_of_the_service_as_often_as_it_asks_and_never_unasked() {
 fn a_passed_socket_has_the_protection_that_an_address_has() {
     let refuses = |socket: &str, args: &[&str], code: i32, words: &str| {
         let unit = Unit::new(Some(TcpListener::bind(socket).expect("a free port")));
-        let args = [&["--memory", "32MiB"], args].concat();
+        let args = "--memory 32MiB".and(args);
         let output = ends(unit.start(Path::new(PROGRAM), &args));
         let said = String::from_utf8(output.stderr).expect("text");
         assert_eq!(output.status.code(), Some(code), "{said}");
@@ -242,16 +235,12 @@ fn an_upgrade_keeps_the_port_open_and_a_host_loses_nothing() {
     let socket = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = socket.local_addr().expect("bound");
     let unit = Unit::new(Some(socket));
-    let image = unit.dir.path().join("disk");
-    let image = image.to_str().expect("text");
-    let created = Command::new(PROGRAM)
-        .args(["image", "create", image, "--size", "64MiB"])
-        .output();
-    assert!(created.expect("it starts").status.success());
+    let image = path(unit.dir.path(), "disk");
+    run(&["image", "create", &image, "--size", "64MiB"]).ok();
 
     let installed = unit.dir.path().join("remap-ssd");
     std::fs::copy(PROGRAM, &installed).expect("room");
-    let mut child = unit.start(&installed, &["--image", image]);
+    let mut child = unit.start(&installed, &["--image", &image]);
     assert_eq!(unit.next(), "READY=1");
 
     let is_over = AtomicBool::new(false);
@@ -261,7 +250,7 @@ fn an_upgrade_keeps_the_port_open_and_a_host_loses_nothing() {
         let ends_threads = EndsThreads(&is_over);
         // A host that records acknowledged data and compares them after each interruption.
         let host = scope.spawn(|| {
-            let mut host = Host::new(0, 4096, false, 11);
+            let mut host = Host::new(0..4096, Contents::New, Cache::Absent, 11);
             let may_go_on = || {
                 begun.fetch_add(1, Ordering::Relaxed);
                 !is_over.load(Ordering::Relaxed)
@@ -291,7 +280,7 @@ fn an_upgrade_keeps_the_port_open_and_a_host_loses_nothing() {
             assert!(said.contains("shut down cleanly"), "{said}");
             assert_eq!(unit.next(), "STOPPING=1");
 
-            child = unit.start(&installed, &["--image", image]);
+            child = unit.start(&installed, &["--image", &image]);
             assert_eq!(unit.next(), "READY=1");
             let (before, until) = (begun.load(Ordering::Relaxed), Instant::now() + PATIENCE);
             while begun.load(Ordering::Relaxed) < before + 10 && !host.is_finished() {

@@ -1,6 +1,7 @@
 //! The verbs: each takes effect on a served device and reports it.
 
-use crate::operate::kit::{file, run, serve, serve_openly};
+use crate::kit::{file, run};
+use crate::served::{serve_http, serve_openly};
 use remap_ssd_nvme::tcp::client::{Client, Options};
 use serde_json::json;
 
@@ -14,7 +15,7 @@ fn pattern(pages: u32, salt: u32) -> Vec<u8> {
 
 #[test]
 fn a_host_that_is_dropped_loses_its_connections_and_nobody_else_does() {
-    let served = serve(&["--memory", "32MiB"]);
+    let served = serve_http("--memory 32MiB");
     let mut host = Client::connect(
         served.nvme.as_str(),
         Options {
@@ -33,7 +34,7 @@ fn a_host_that_is_dropped_loses_its_connections_and_nobody_else_does() {
     let others = served.connections("nqn.2026-11.test:other");
     assert_eq!((firsts.len(), others.len()), (2, 2));
 
-    let done = served.ctl(&["drop", "nqn.2026-11.test:other"]).ok();
+    let done = served.ctl("drop nqn.2026-11.test:other").ok().json();
     assert_eq!(done, json!({ "connections_ended": 2 }));
     assert!(served.left(&others), "the dropped host's connections go on");
     let left = served.connections("nqn.2026-11.test:other");
@@ -47,8 +48,8 @@ fn a_host_that_is_dropped_loses_its_connections_and_nobody_else_does() {
     );
     host.read(0, 1).expect("the other one is served");
     served
-        .ctl(&["drop", "nqn.nobody"])
-        .fails(1, "not connected");
+        .ctl("drop nqn.nobody")
+        .fails_in_one_line(1, &["not connected"]);
     served.stop();
 }
 
@@ -60,15 +61,13 @@ fn what_was_acknowledged_survives_a_power_cut_that_an_operator_asks_for() {
     run(&["image", "create", folder, "--size", "32MiB"]).ok();
 
     for device in [memory, ["--image", folder]] {
-        let served = serve(&device);
+        let served = serve_http(&device);
         let data = pattern(200, 3);
         let source = file(dir.path(), "data", &data);
         let back = file(dir.path(), "back", b"");
         served.io(&["write", "--lba", "0", "--file", &source]).ok();
-        served
-            .io(&["copy", "--from", "0", "--to", "3000", "--blocks", "200"])
-            .ok();
-        served.io(&["trim", "--lba", "0", "--blocks", "50"]).ok();
+        served.io("copy --from 0 --to 3000 --blocks 200").ok();
+        served.io("trim --lba 0 --blocks 50").ok();
         let mut host = served.host();
         let before: Vec<u64> = served
             .numbers()
@@ -76,7 +75,7 @@ fn what_was_acknowledged_survives_a_power_cut_that_an_operator_asks_for() {
             .map(|(_, number)| number)
             .collect();
 
-        let done = served.ctl(&["power-cut"]).ok();
+        let done = served.ctl("power-cut").ok().json();
         assert_eq!(done["connections_ended"], 2, "{done}");
         assert_eq!(done["recovery"]["mapped"], 350, "{done}");
         assert!(served.left(&before), "a cut ends connections");
@@ -95,7 +94,7 @@ fn what_was_acknowledged_survives_a_power_cut_that_an_operator_asks_for() {
                 .iter()
                 .all(|byte| *byte == 0)
         );
-        let smart = &served.io(&["stat", "--json"]).ok()["smart"];
+        let smart = &served.io("stat --json").ok().json()["smart"];
         assert_eq!(
             (&smart["power_cycles"], &smart["unsafe_shutdowns"]),
             (&json!(2), &json!(1))
@@ -112,13 +111,13 @@ fn what_was_acknowledged_survives_a_power_cut_that_an_operator_asks_for() {
 
 #[test]
 fn blocks_that_were_made_unreadable_are_media_errors_until_the_faults_are_taken_back() {
-    let served = serve(&["--memory", "32MiB"]);
+    let served = serve_http("--memory 32MiB");
     let dir = tempfile::tempdir().expect("a folder");
     let source = file(dir.path(), "data", &pattern(100, 1));
     served.io(&["write", "--lba", "0", "--file", &source]).ok();
 
     let inject = ["inject", "read-error", "--lba", "10", "--blocks", "5"];
-    assert_eq!(served.ctl(&inject).ok(), json!({ "places": 5 }));
+    assert_eq!(served.ctl(&inject).ok().json(), json!({ "places": 5 }));
     let read = |lba: &str| {
         served
             .io(&["read", "--lba", lba, "--file", "/dev/null"])
@@ -129,30 +128,28 @@ fn blocks_that_were_made_unreadable_are_media_errors_until_the_faults_are_taken_
         (0, 1, 1, 0)
     );
     assert_eq!(served.json("/api/live")["media_errors"], 2);
-    served.ctl(&["inject", "none"]).ok();
+    served.ctl("inject none").ok();
     assert_eq!(read("10"), 0);
 
     assert_eq!(
-        served
-            .ctl(&["inject", "nvram-flip", "--word", "0", "--bit", "3"])
-            .ok()["places"],
+        served.ctl("inject nvram-flip --word 0 --bit 3").ok().json()["places"],
         1
     );
     served
-        .ctl(&["inject", "nvram-flip", "--word", "99999999"])
-        .fails(1, "NVRAM has");
+        .ctl("inject nvram-flip --word 99999999")
+        .fails_in_one_line(1, &["NVRAM has"]);
     served
-        .ctl(&["inject", "read-error", "--lba", "99999999"])
-        .fails(1, "are not there");
+        .ctl("inject read-error --lba 99999999")
+        .fails_in_one_line(1, &["are not there"]);
     served
-        .ctl(&["inject", "read-error", "--nsid", "7", "--lba", "0"])
-        .fails(1, "no namespace 7");
+        .ctl("inject read-error --nsid 7 --lba 0")
+        .fails_in_one_line(1, &["no namespace 7"]);
     served.stop();
 }
 
 #[test]
 fn latency_and_deduplication_are_switched_while_hosts_are_served() {
-    let served = serve(&["--memory", "32MiB", "--dedup", "on"]);
+    let served = serve_http("--memory 32MiB --dedup on");
     let dir = tempfile::tempdir().expect("a folder");
     let [one, other] = [1, 2].map(|salt| file(dir.path(), &format!("{salt}"), &pattern(50, salt)));
     let write = |lba: &str, data: &str| {
@@ -161,7 +158,7 @@ fn latency_and_deduplication_are_switched_while_hosts_are_served() {
         served.stat("dedup_hits") - before
     };
     assert_eq!((write("0", &one), write("100", &one)), (0, 50));
-    served.ctl(&["dedup", "off"]).ok();
+    served.ctl("dedup off").ok();
     assert_eq!(
         (
             write("200", &one),
@@ -170,7 +167,7 @@ fn latency_and_deduplication_are_switched_while_hosts_are_served() {
         ),
         (0, 0, 0)
     );
-    served.ctl(&["dedup", "on"]).ok();
+    served.ctl("dedup on").ok();
     assert_eq!(write("500", &one), 50, "what was known before is known");
 
     let sum = || {
@@ -181,44 +178,42 @@ fn latency_and_deduplication_are_switched_while_hosts_are_served() {
             .find(|command| command["name"] == "read");
         read.expect("reads")["sum_ns"].as_u64().expect("a number")
     };
-    served.ctl(&["latency", "emulated"]).ok();
+    served.ctl("latency emulated").ok();
     assert_eq!(served.json("/api/config")["latency"], "emulated");
     let before = sum();
-    served
-        .io(&["read", "--lba", "300", "--file", "/dev/null"])
-        .ok();
+    served.io("read --lba 300 --file /dev/null").ok();
     assert!(
         sum() - before >= 20_000,
         "a flash page is read in no less than 20 µs"
     );
-    served.ctl(&["latency", "none"]).ok();
+    served.ctl("latency none").ok();
     assert_eq!(served.json("/api/config")["latency"], "none");
     served
-        .ctl(&["latency", "some"])
+        .ctl("latency some")
         .code
         .eq(&2)
         .then_some(())
         .expect("usage");
     served.stop();
 
-    let plain = serve(&["--memory", "32MiB"]);
+    let plain = serve_http("--memory 32MiB");
     plain
-        .ctl(&["dedup", "on"])
-        .fails(1, "made without deduplication");
+        .ctl("dedup on")
+        .fails_in_one_line(1, &["made without deduplication"]);
     plain.stop();
 }
 
 #[test]
 fn statistics_count_from_their_reset_on_and_metrics_go_on() {
-    let served = serve(&["--memory", "32MiB"]);
+    let served = serve_http("--memory 32MiB");
     let dir = tempfile::tempdir().expect("a folder");
     let source = file(dir.path(), "data", &pattern(100, 1));
     served.io(&["write", "--lba", "0", "--file", &source]).ok();
-    served.ctl(&["stats", "reset"]).ok();
-    assert_eq!(served.ctl(&["statistics"]).ok()["host_pages"], 0);
+    served.ctl("stats reset").ok();
+    assert_eq!(served.ctl("statistics").ok().json()["host_pages"], 0);
     served.io(&["write", "--lba", "0", "--file", &source]).ok();
     std::thread::sleep(std::time::Duration::from_millis(300));
-    let since = served.ctl(&["statistics"]).ok();
+    let since = served.ctl("statistics").ok().json();
     assert_eq!(
         (&since["host_pages"], &since["data_pages"]),
         (&json!(100), &json!(100))
@@ -226,14 +221,14 @@ fn statistics_count_from_their_reset_on_and_metrics_go_on() {
     assert_eq!(since["free_superblocks"], served.stat("free_superblocks"));
     assert_eq!(served.stat("host_pages"), 200);
 
-    served.ctl(&["log", "debug"]).ok();
+    served.ctl("log debug").ok();
     assert_eq!(served.json("/api/config")["log_level"], "debug");
     served.stop();
 }
 
 #[test]
 fn a_verb_of_a_client_is_one_line_of_the_log_and_the_others_are_details() {
-    let served = serve(&["--memory", "32MiB"]);
+    let served = serve_http("--memory 32MiB");
     let copy = || {
         let range = ["--from", "0", "--to", "100", "--pages", "50"];
         run(&[&["share", "copy", "--connect", &served.nvme], &range[..]].concat()).ok();
@@ -242,7 +237,7 @@ fn a_verb_of_a_client_is_one_line_of_the_log_and_the_others_are_details() {
     let lines = served.logged("queue 1 connected by");
     assert_eq!(lines.len(), 1, "{lines:#?}");
 
-    served.ctl(&["log", "debug"]).ok();
+    served.ctl("log debug").ok();
     copy();
     let lines = served.logged("queue 1 of");
     for words in [
@@ -264,7 +259,7 @@ fn a_verb_of_a_client_is_one_line_of_the_log_and_the_others_are_details() {
 // the two.
 #[test]
 fn a_reset_and_a_power_cut_at_once_both_end() {
-    let served = serve(&["--memory", "32MiB"]);
+    let served = serve_http("--memory 32MiB");
     std::thread::scope(|scope| {
         for verb in ["reset", "reset", "power-cut", "power-cut"] {
             let served = &served;
@@ -281,7 +276,7 @@ fn a_reset_and_a_power_cut_at_once_both_end() {
 
 #[test]
 fn verbs_are_refused_without_the_token_and_with_a_wrong_one() {
-    let served = serve(&["--memory", "32MiB"]);
+    let served = serve_http("--memory 32MiB");
     let dir = tempfile::tempdir().expect("a folder");
     let wrong = file(dir.path(), "token", b"correct-horse-batterz");
     run(&[
@@ -292,39 +287,31 @@ fn verbs_are_refused_without_the_token_and_with_a_wrong_one() {
         &wrong,
         "power-cut",
     ])
-    .fails(1, "chmod 600");
+    .fails_in_one_line(1, &["chmod 600"]);
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(&wrong, std::fs::Permissions::from_mode(0o600)).expect("ours");
     for verb in ["power-cut", "hosts"] {
-        run(&["ctl", "--connect", &served.http, "--token", &wrong, verb]).fails(1, "token");
-        run(&["ctl", "--connect", &served.http, verb]).fails(1, "ctl --token");
+        run(&["ctl", "--connect", &served.http, "--token", &wrong, verb])
+            .fails_in_one_line(1, &["token"]);
+        run(&["ctl", "--connect", &served.http, verb]).fails_in_one_line(1, &["ctl --token"]);
     }
     assert_eq!(served.json("/api/live")["power_cuts"], 0);
     served.stop();
 
-    let open = serve_openly(&["--memory", "32MiB"]);
-    run(&["ctl", "--connect", &open.http, "power-cut"]).fails(1, "--http-token");
+    let open = serve_openly("--memory 32MiB");
+    run(&["ctl", "--connect", &open.http, "power-cut"]).fails_in_one_line(1, &["--http-token"]);
     assert_eq!(run(&["ctl", "--connect", &open.http, "hosts"]).code, 0);
-    run(&["ctl", "--connect", "127.0.0.1:1", "hosts"]).fails(1, "127.0.0.1:1");
+    run("ctl --connect 127.0.0.1:1 hosts").fails_in_one_line(1, &["127.0.0.1:1"]);
     open.stop();
 }
 
 #[test]
 fn namespaces_kept_apart_stay_so_after_a_power_cut() {
-    let served = serve(&[
-        "--memory",
-        "32MiB",
-        "--dedup",
-        "on",
-        "--namespaces",
-        "2",
-        "--unshared",
-        "2",
-    ]);
+    let served = serve_http("--memory 32MiB --dedup on --namespaces 2 --unshared 2");
     let dir = tempfile::tempdir().expect("a folder");
     let source = file(dir.path(), "data", &pattern(50, 1));
     served.io(&["write", "--lba", "0", "--file", &source]).ok();
-    served.ctl(&["power-cut"]).ok();
+    served.ctl("power-cut").ok();
 
     let before = served.stat("data_pages");
     let write = ["--nsid", "2", "write", "--lba", "0", "--file", &source];

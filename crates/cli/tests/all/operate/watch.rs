@@ -1,7 +1,7 @@
 //! A simulation being played: the same device as `compare` measures, at the speed that the page
 //! requests.
 
-use crate::operate::kit::run;
+use crate::kit::{Words, run};
 use remap_ssd_http::client;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
@@ -68,7 +68,7 @@ fn what_is_played_to_its_end_is_what_compare_measures() {
     assert_eq!(played.code, 0, "{}", played.err);
     let played: Value = serde_json::from_str(&played.out).expect("JSON");
 
-    let compared = run(&[&["compare", "--json"], &common[..]].concat()).ok();
+    let compared = run(&"compare --json".and(&common)).ok().json();
     let counters = &compared["runs"][0];
     let find = |name: &str| find(counters, name).unwrap_or_else(|| panic!("no {name}: {compared}"));
     assert_eq!(played["host_pages"], 20000);
@@ -144,12 +144,12 @@ fn the_page_pauses_a_simulation_and_lets_it_go_on_at_another_speed() {
 
 #[test]
 fn mistakes_in_playing_are_sentences() {
-    run(&["watch", "--http", "0.0.0.0:0"]).fails(2, "loopback");
-    run(&["watch", "--speed", "-1"])
+    run("watch --http 0.0.0.0:0").fails_in_one_line(2, &["loopback"]);
+    run("watch --speed -1")
         .code
         .eq(&2)
         .then_some(())
         .expect("usage");
-    run(&["watch", "--scheme", "flog,nlog"]).fails(2, "one scheme");
-    run(&["watch", "--trace", "/nowhere"]).fails(1, "/nowhere");
+    run("watch --scheme flog,nlog").fails_in_one_line(2, &["one scheme"]);
+    run("watch --trace /nowhere").fails_in_one_line(1, &["/nowhere"]);
 }

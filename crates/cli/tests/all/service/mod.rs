@@ -2,135 +2,17 @@
 
 mod hosts;
 
-use crate::kit::{Ran, run};
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
-
-pub struct Served {
-    child: Child,
-    address: String,
-    /// Output since it serves.
-    said: Arc<Mutex<Vec<String>>>,
-    /// Output before that.
-    pub opening: Vec<String>,
-}
-
-/// Starts a server on a free port and waits until it serves.
-pub fn serve(args: &[&str]) -> Served {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_remap-ssd"))
-        .arg("serve")
-        .args(args)
-        .args(["--listen", "127.0.0.1:0", "--json-log"])
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the program starts");
-    let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
-    let mut opening = Vec::new();
-    let address = lines
-        .by_ref()
-        .map_while(Result::ok)
-        .inspect(|line| opening.push(line.clone()))
-        .filter_map(|line| serde_json::from_str::<serde_json::Value>(&line).ok())
-        .find_map(|line| Some(line["fields"]["address"].as_str()?.to_owned()));
-    let address = address.unwrap_or_else(|| panic!("it does not serve: {}", opening.join("\n")));
-    let said = Arc::new(Mutex::new(Vec::new()));
-    let to = said.clone();
-    // The pipe must be drained.
-    std::thread::spawn(move || {
-        lines
-            .map_while(Result::ok)
-            .for_each(|line| to.lock().expect("whole").push(line))
-    });
-    Served {
-        child,
-        address,
-        said,
-        opening,
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        // A failed test leaves no process.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Served {
-    pub fn address(&self) -> &str {
-        &self.address
-    }
-    pub fn io(&self, args: &[&str]) -> Ran {
-        run(&[&["io", "--connect", &self.address], args].concat())
-    }
-    pub fn stat(&self, name: &str) -> u64 {
-        let value = self.io(&["stat", "--json"]).ok().json();
-        value[name]
-            .as_u64()
-            .unwrap_or_else(|| panic!("no {name} in {value}"))
-    }
-    pub fn kill(mut self) {
-        self.child.kill().expect("it runs");
-        self.child.wait().expect("it ends");
-    }
-    /// SIGTERM; it must shut down cleanly.
-    pub fn stop(self) {
-        self.stop_with("TERM");
-    }
-    /// A signal that ends it; it must shut down cleanly.
-    pub fn stop_with(mut self, signal: &str) {
-        self.signal(signal);
-        assert!(
-            self.child.wait().expect("it ends").success(),
-            "SIG{signal}: {:?}",
-            self.said.lock()
-        );
-    }
-    pub fn signal(&self, signal: &str) {
-        let pid = self.child.id().to_string();
-        let sent = Command::new("kill")
-            .args([&format!("-{signal}"), &pid])
-            .status();
-        assert!(sent.expect("kill").success());
-    }
-    /// Waits for a word in the output, before it served or after.
-    pub fn says(&self, word: &str) {
-        let said = || {
-            let later = self.said.lock().expect("whole");
-            self.opening
-                .iter()
-                .chain(later.iter())
-                .any(|line| line.contains(word))
-        };
-        let waited = (0..500).find(|_| {
-            std::thread::sleep(std::time::Duration::from_millis(10));
-            said()
-        });
-        assert!(
-            waited.is_some(),
-            "it never said `{word}`: {:?}",
-            self.said.lock()
-        );
-    }
-}
-
-fn file(dir: &Path, name: &str, bytes: &[u8]) -> String {
-    let path = dir.join(name);
-    std::fs::write(&path, bytes).expect("room for it");
-    path.to_str().expect("text").to_owned()
-}
+use crate::kit::{Words, file, path, run};
+use crate::served::serve;
 
 #[test]
 fn a_device_in_a_folder_serves_copies_without_programs_and_survives_the_end_of_its_server() {
     let dir = tempfile::tempdir().expect("a folder");
-    let image = dir.path().join("disk");
-    let image = image.to_str().expect("text");
-    let made = run(&[
-        "image", "create", image, "--size", "64MiB", "--dedup", "off", "--json",
-    ])
+    let image = path(dir.path(), "disk");
+    let image = image.as_str();
+    let made = run(&format!(
+        "image create {image} --size 64MiB --dedup off --json"
+    ))
     .ok()
     .json();
     assert_eq!(made["dedup"], false);
@@ -146,33 +28,12 @@ fn a_device_in_a_folder_serves_copies_without_programs_and_survives_the_end_of_i
     run(&["serve", "--image", image, "--listen", "127.0.0.1:0"]).fails_in_one_line(1, &["in use"]);
     served.io(&["write", "--lba", "10", "--file", &source]).ok();
     let before = served.stat("flash_pages");
+    served.io("copy --from 10 --to 5000 --blocks 300").ok();
     served
-        .io(&["copy", "--from", "10", "--to", "5000", "--blocks", "300"])
-        .ok();
-    served
-        .io(&[
-            "remap",
-            "--from",
-            "5000",
-            "--to",
-            "9000",
-            "--blocks",
-            "300",
-            "--relocate",
-            "--atomic",
-        ])
+        .io("remap --from 5000 --to 9000 --blocks 300 --relocate --atomic")
         .fails(1, &["atomic"]);
     let relocated = served
-        .io(&[
-            "remap",
-            "--from",
-            "5000",
-            "--to",
-            "9000",
-            "--blocks",
-            "200",
-            "--relocate",
-        ])
+        .io("remap --from 5000 --to 9000 --blocks 200 --relocate")
         .ok();
     assert_eq!(relocated.out, "0 pages copied instead\n");
     assert_eq!(served.stat("flash_pages"), before, "nothing was programmed");
@@ -202,30 +63,25 @@ fn a_device_in_a_folder_serves_copies_without_programs_and_survives_the_end_of_i
         "relocated"
     );
     assert!(read("5200", "100") == data[200 * 4096..]);
-    served.io(&["trim", "--lba", "10", "--blocks", "300"]).ok();
-    served.io(&["flush"]).ok();
+    served.io("trim --lba 10 --blocks 300").ok();
+    served.io("flush").ok();
     assert!(read("10", "300").iter().all(|byte| *byte == 0));
     served
-        .io(&["read", "--lba", "16384"])
+        .io("read --lba 16384")
         .fails_in_one_line(1, &["out of range"]);
     // Two Copies of 16 MiB, which is the limit, and another of a page.
-    assert_eq!(
-        served.io(&["id", "--json"]).ok().json()["copy_blocks_max"],
-        4096
-    );
+    assert_eq!(served.io("id --json").ok().json()["copy_blocks_max"], 4096);
     let long: Vec<u8> = (0..8193 * 1024u32)
         .flat_map(|number| (number / 1000).to_le_bytes())
         .collect();
     let written = file(dir.path(), "long", &long);
     served.io(&["write", "--lba", "0", "--file", &written]).ok();
     let before = served.stat("flash_pages");
-    served
-        .io(&["copy", "--from", "0", "--to", "8191", "--blocks", "8193"])
-        .ok();
+    served.io("copy --from 0 --to 8191 --blocks 8193").ok();
     assert_eq!(served.stat("flash_pages"), before, "nothing was programmed");
     assert!(read("8191", "8193") == long, "over two pages of the source");
-    served.io(&["trim", "--lba", "0", "--blocks", "16384"]).ok();
-    let smart = served.io(&["stat", "--json"]).ok().json();
+    served.io("trim --lba 0 --blocks 16384").ok();
+    let smart = served.io("stat --json").ok().json();
     assert_eq!(
         (
             &smart["smart"]["power_cycles"],
@@ -261,16 +117,11 @@ fn a_name_to_listen_on_is_all_its_addresses() {
     } else {
         "127.0.0.1:0"
     };
-    let served = serve(&[
-        "--memory",
-        "32MiB",
-        "--listen",
-        name,
-        "--listen",
-        "127.0.0.2:0",
-    ]);
-    served.says("127.0.0.2:");
-    let said = served.said.lock().expect("whole").clone();
+    let served = serve(&format!(
+        "--memory 32MiB --listen {name} --listen 127.0.0.2:0"
+    ));
+    served.logged("127.0.0.2:");
+    let said = served.log();
     let listening: Vec<String> = served
         .opening
         .iter()
@@ -295,24 +146,16 @@ fn a_name_to_listen_on_is_all_its_addresses() {
 
 #[test]
 fn mistakes_in_service_are_sentences() {
-    run(&["serve"]).fails(2, &["--image"]);
-    run(&["serve", "--memory", "32MiB", "--listen", "0.0.0.0:4420"])
+    run("serve").fails(2, &["--image"]);
+    run("serve --memory 32MiB --listen 0.0.0.0:4420")
         .fails_in_one_line(2, &["--keys", "--insecure"]);
-    run(&[
-        "serve",
-        "--memory",
-        "32MiB",
-        "--listen",
-        "0.0.0.0:4420",
-        "--insecure",
-    ])
-    .fails_in_one_line(2, &["--allow"]);
+    run("serve --memory 32MiB --listen 0.0.0.0:4420 --insecure").fails_in_one_line(2, &["--allow"]);
     for host in ["192.168.1.7/24", "no*such*host", ""] {
         run(&["serve", "--memory", "32MiB", "--allow", host]).fails_in_one_line(2, &["no network"]);
     }
     // One address that others can reach is enough.
     let both = ["--listen", "127.0.0.1:0", "--listen", "0.0.0.0:0"];
-    run(&[&["serve", "--memory", "32MiB"], &both[..]].concat())
+    run(&"serve --memory 32MiB".and(&both))
         .fails_in_one_line(2, &["0.0.0.0:0 can be reached", "--keys"]);
     for (host, why) in [
         (
@@ -345,27 +188,15 @@ fn mistakes_in_service_are_sentences() {
         run(&["serve", "--memory", "32MiB", "--listen", wrong])
             .fails(2, &["[2001:db8::1]:4420, or a name and a port"]);
     }
-    run(&[
-        "serve",
-        "--memory",
-        "32MiB",
-        "--listen",
-        "192.0.2.1:0",
-        "--allow",
-        "nqn.a",
-        "--insecure",
-    ])
-    .fails_in_one_line(1, &["192.0.2.1:0: ", "no address of this machine"]);
-    run(&["io", "--connect", "127.0.0.1:1", "id"]).fails_in_one_line(1, &["127.0.0.1:1"]);
+    run("serve --memory 32MiB --listen 192.0.2.1:0 --allow nqn.a --insecure")
+        .fails_in_one_line(1, &["192.0.2.1:0: ", "no address of this machine"]);
+    run("io --connect 127.0.0.1:1 id").fails_in_one_line(1, &["127.0.0.1:1"]);
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().to_str().expect("text");
     run(&["serve", "--image", path]).fails_in_one_line(1, &["not a device image"]);
     let small = dir.path().join("x");
-    run(&[
-        "image", "create", path, "--size", "16MiB", "--dedup", "perhaps",
-    ])
-    .fails(2, &["on or off"]);
-    run(&["serve", "--memory", "32MiB", "--advertise", "here"])
+    run(&format!("image create {path} --size 16MiB --dedup perhaps")).fails(2, &["on or off"]);
+    run("serve --memory 32MiB --advertise here")
         .fails(2, &["an address, or an address and a port"]);
     run(&[
         "image",
@@ -387,10 +218,8 @@ fn mistakes_in_service_are_sentences() {
 /// Connections wait in system calls that a stop (SIGSTOP) interrupts.
 #[test]
 fn a_service_that_is_stopped_and_goes_on_keeps_its_connections() {
-    let served = serve(&["--memory", "32MiB"]);
-    let options = remap_ssd_nvme::tcp::client::Options::default();
-    let mut host = remap_ssd_nvme::tcp::client::Client::connect(served.address.as_str(), options)
-        .expect("it listens");
+    let served = serve("--memory 32MiB");
+    let mut host = served.host();
     for round in 0..20 {
         served.signal("STOP");
         served.signal("CONT");

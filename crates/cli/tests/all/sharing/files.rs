@@ -1,8 +1,8 @@
 //! Files of a volume: copied, kept in snapshots, made contiguous; and lists of extents.
 
-use super::{Rig, bytes, costs, path, share};
-use crate::kit::run;
-use crate::service::serve;
+use super::{Rig, costs, share};
+use crate::kit::{Words, bytes, path, run};
+use crate::served::serve;
 use serde_json::Value;
 
 #[test]
@@ -44,9 +44,7 @@ fn files_of_a_volume_are_copied_snapshotted_and_made_contiguous() {
     volume(&["import", &local("big", &big)]).ok();
     volume(&["delete", "fill"]).ok();
 
-    let plan = share(&["defrag", "big", "--dry-run", "--json"], &place)
-        .ok()
-        .json();
+    let plan = share("defrag big --dry-run --json", &place).ok().json();
     let extents = |value: &Value, of: &str| value["files"][0][of].as_array().map(Vec::len);
     assert!(
         extents(&plan, "from") > Some(1) && extents(&plan, "to") == Some(1),
@@ -55,7 +53,7 @@ fn files_of_a_volume_are_copied_snapshotted_and_made_contiguous() {
     let list = || volume(&["list", "--json"]).ok().json();
     let before = list();
     assert_eq!(before, list(), "a dry run changes nothing");
-    let done = share(&["defrag", "big", "--json"], &place).ok().json();
+    let done = share("defrag big --json", &place).ok().json();
     assert_eq!(extents(&done, "to"), Some(1), "{done}");
     assert_eq!(done["shared"], 3_500_001u64.div_ceil(4096), "{done}");
     assert_eq!(
@@ -63,14 +61,14 @@ fn files_of_a_volume_are_copied_snapshotted_and_made_contiguous() {
         "no page of the file: {done}"
     );
     assert!(exported("big") == big);
-    let said = share(&["defrag"], &place).ok().out;
+    let said = share("defrag", &place).ok().out;
     assert!(
         said.contains("contiguous") && said.contains("big"),
         "{said}"
     );
 
     // A copy shares everything except the end of the file, which is no whole page.
-    let copied = share(&["copy", "--file", "big", "--as", "copy", "--json"], &place)
+    let copied = share("copy --file big --as copy --json", &place)
         .ok()
         .json();
     assert_eq!(
@@ -79,13 +77,12 @@ fn files_of_a_volume_are_copied_snapshotted_and_made_contiguous() {
         "{copied}"
     );
     assert!(exported("copy") == big);
-    share(&["copy", "--file", "big", "--as", "copy"], &place)
-        .fails_in_one_line(1, &["a file copy already"]);
-    share(&["move", "--file", "copy", "--as", "moved"], &place).ok();
-    share(&["copy", "--file", "copy", "--as", "x"], &place).fails_in_one_line(1, &["no file copy"]);
+    share("copy --file big --as copy", &place).fails_in_one_line(1, &["a file copy already"]);
+    share("move --file copy --as moved", &place).ok();
+    share("copy --file copy --as x", &place).fails_in_one_line(1, &["no file copy"]);
 
     // A snapshot of all files, and of one.
-    let snapshot = |args: &[&str]| share(&[&["snapshot"], args].concat(), &place);
+    let snapshot = |args: &[&str]| share(&"snapshot".and(args), &place);
     let made = snapshot(&["create", "monday", "--volume", "--json"])
         .ok()
         .json();
@@ -111,9 +108,9 @@ fn files_of_a_volume_are_copied_snapshotted_and_made_contiguous() {
 
     // Served: while another process has the volume open, it is not changed.
     let served = serve(&["--image", &image]);
-    let there = ["--connect", served.address()];
-    share(&["defrag", "--dry-run"], &there).ok();
-    share(&["snapshot", "create", "served", "--volume"], &there).ok();
+    let there = ["--connect", served.nvme.as_str()];
+    share("defrag --dry-run", &there).ok();
+    share("snapshot create served --volume", &there).ok();
     share(&["copy", "--file", "big", "--as", "served copy"], &there).ok();
     served.stop();
     assert!(exported("served copy") == big);

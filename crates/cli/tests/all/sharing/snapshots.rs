@@ -1,14 +1,14 @@
 //! Snapshots of namespaces, and rollbacks while others write or the server is killed.
 
 use super::{Rig, bytes, get, path, share};
-use crate::kit::run;
-use crate::service::serve;
+use crate::kit::{Words, run};
+use crate::served::serve;
 
 /// Makes a snapshot, changes the source, and rolls back; then deletes it.
 fn snapshots(place: &[&str], put: &dyn Fn(u64, &[u8]), get: &dyn Fn(&str, usize) -> Vec<u8>) {
     let data = bytes(4, 500 * 4096);
     put(0, &data);
-    let snapshot = |args: &[&str]| share(&[&["snapshot"], args].concat(), place);
+    let snapshot = |args: &[&str]| share(&"snapshot".and(args), place);
     assert_eq!(snapshot(&["list"]).ok().out, "no snapshots\n");
     let made = snapshot(&["create", "monday", "--json"]).ok().json();
     assert_eq!(
@@ -81,14 +81,14 @@ fn a_namespace_of_an_image_goes_back_to_a_snapshot() {
         "--snapshots",
         "2",
     ]);
-    share(&["snapshot", "list"], &["--image", &rig.image]).fails_in_one_line(1, &["in use"]);
+    share("snapshot list", &["--image", &rig.image]).fails_in_one_line(1, &["in use"]);
     served.stop();
 }
 
 #[test]
 fn a_namespace_of_a_served_device_goes_back_to_a_snapshot() {
     let dir = tempfile::tempdir().expect("a folder");
-    let served = serve(&["--memory", "16MiB", "--snapshots", "2", "--block", "512"]);
+    let served = serve("--memory 16MiB --snapshots 2 --block 512");
     let file = path(dir.path(), "data");
     let put = |lba: u64, data: &[u8]| {
         std::fs::write(&file, data).expect("room for it");
@@ -96,16 +96,18 @@ fn a_namespace_of_a_served_device_goes_back_to_a_snapshot() {
             .io(&["write", "--lba", &lba.to_string(), "--file", &file])
             .ok();
     };
-    snapshots(&["--connect", served.address()], &put, &|nsid, blocks| {
-        get(&served, dir.path(), nsid, 0, blocks)
-    });
+    snapshots(
+        &["--connect", served.nvme.as_str()],
+        &put,
+        &|nsid, blocks| get(&served, dir.path(), nsid, 0, blocks),
+    );
     served.stop();
 }
 
 #[test]
 fn a_snapshot_of_a_device_that_another_host_writes_is_given_up() {
     let dir = tempfile::tempdir().expect("a folder");
-    let served = serve(&["--memory", "512MiB", "--snapshots", "1"]);
+    let served = serve("--memory 512MiB --snapshots 1");
     let file = path(dir.path(), "data");
     std::fs::write(&file, bytes(7, 8 << 20)).expect("room for it");
     for lba in (0..131_072).step_by(2048) {
@@ -113,7 +115,7 @@ fn a_snapshot_of_a_device_that_another_host_writes_is_given_up() {
             .io(&["write", "--lba", &lba.to_string(), "--file", &file])
             .ok();
     }
-    let place = ["--connect", served.address()];
+    let place = ["--connect", served.nvme.as_str()];
 
     let stop = std::sync::atomic::AtomicBool::new(false);
     let mut refused = 0;
@@ -124,9 +126,9 @@ fn a_snapshot_of_a_device_that_another_host_writes_is_given_up() {
             }
         });
         for _ in 0..5 {
-            let ran = share(&["snapshot", "create", "a"], &place);
+            let ran = share("snapshot create a", &place);
             match ran.code {
-                0 => drop(share(&["snapshot", "delete", "a"], &place).ok()),
+                0 => drop(share("snapshot delete a", &place).ok()),
                 _ => {
                     ran.fails_in_one_line(1, &["another host wrote", "run this again"]);
                     refused += 1;
@@ -136,7 +138,7 @@ fn a_snapshot_of_a_device_that_another_host_writes_is_given_up() {
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });
     assert!(refused > 0);
-    let listed = share(&["snapshot", "list", "--json"], &place).ok().json();
+    let listed = share("snapshot list --json", &place).ok().json();
     assert_eq!(
         (
             listed["snapshots"].as_array().map(Vec::len),
@@ -145,7 +147,7 @@ fn a_snapshot_of_a_device_that_another_host_writes_is_given_up() {
         (Some(0), &2.into()),
         "{listed}"
     );
-    share(&["snapshot", "create", "a"], &place).ok();
+    share("snapshot create a", &place).ok();
     served.stop();
 }
 
@@ -155,16 +157,15 @@ fn a_server_that_is_killed_in_a_rollback_loses_nothing_and_the_rollback_is_finis
     let pages = data.len() / 4096;
     let rig = Rig::new(&["--size", "64MiB", "--snapshots", "1"], &data);
     let image = ["--image", rig.image.as_str()];
-    share(&["snapshot", "create", "a"], &image).ok();
+    share("snapshot create a", &image).ok();
     let changed = bytes(10, data.len());
     let mut interrupted = 0;
     for round in 0..6u64 {
         rig.put(0, &changed);
         let served = rig.served();
-        let place = ["--connect", served.address()].map(str::to_owned);
+        let place = ["--connect", served.nvme.as_str()].map(str::to_owned);
         std::thread::scope(|scope| {
-            let client =
-                scope.spawn(|| share(&["snapshot", "rollback", "a"], &[&place[0], &place[1]]));
+            let client = scope.spawn(|| share("snapshot rollback a", &[&place[0], &place[1]]));
             std::thread::sleep(std::time::Duration::from_millis(15 + 12 * round));
             served.kill();
             let ran = client.join().expect("it ends");
@@ -174,7 +175,7 @@ fn a_server_that_is_killed_in_a_rollback_loses_nothing_and_the_rollback_is_finis
         });
 
         // Each page is the changed one or the snapshot's; a mixture requires a record that says so.
-        let listed = share(&["snapshot", "list", "--json"], &image).ok().json();
+        let listed = share("snapshot list --json", &image).ok().json();
         let under_way = listed["snapshots"][0]["state"] == "rollback interrupted";
         interrupted += u32::from(under_way);
         let found = rig.get("1", 0, pages);
@@ -186,10 +187,9 @@ fn a_server_that_is_killed_in_a_rollback_loses_nothing_and_the_rollback_is_finis
             "a mixture that nothing tells of"
         );
         if under_way {
-            share(&["snapshot", "delete", "a"], &image)
-                .fails_in_one_line(1, &["interrupted", "rollback a"]);
+            share("snapshot delete a", &image).fails_in_one_line(1, &["interrupted", "rollback a"]);
         }
-        share(&["snapshot", "rollback", "a"], &image).ok();
+        share("snapshot rollback a", &image).ok();
         assert!(rig.get("1", 0, pages) == data);
         assert!(rig.get("2", 0, pages) == data, "the snapshot is as it was");
     }

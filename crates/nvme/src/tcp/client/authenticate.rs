@@ -61,11 +61,7 @@ impl Queue {
         let mut sqe = entry(admin::FABRICS, fabrics::AUTH_SEND.into());
         sqe.cdw10 = SecurityCdw10::DH_HMAC_CHAP.into_bits();
         sqe.cdw11 = message.len() as u32;
-        let call = Call {
-            sqe,
-            send: message,
-            receive: 0,
-        };
+        let call = Call::sending(sqe, message);
         self.call("authentication send", &call).map(drop)
     }
 
@@ -77,11 +73,7 @@ impl Queue {
         let mut sqe = entry(admin::FABRICS, fabrics::AUTH_RECEIVE.into());
         sqe.cdw10 = SecurityCdw10::DH_HMAC_CHAP.into_bits();
         sqe.cdw11 = ROOM as u32;
-        let call = Call {
-            sqe,
-            send: &[],
-            receive: ROOM,
-        };
+        let call = Call::receiving(sqe, ROOM);
         Ok(self.call("authentication receive", &call)?.data)
     }
 }

@@ -19,11 +19,7 @@ struct CopyCommand {
 
 impl CopyCommand {
     fn call(&self) -> Call<'_> {
-        Call {
-            sqe: self.sqe,
-            send: self.ranges.as_bytes(),
-            receive: 0,
-        }
+        Call::sending(self.sqe, self.ranges.as_bytes())
     }
 }
 

@@ -117,11 +117,7 @@ pub(super) fn must_hold(admin: &mut Queue, nsid: u32) -> Result<(), ClientError>
         cdw11: 1,
         ..entry(opcode::SET_FEATURES, nsid)
     };
-    let call = Call {
-        sqe,
-        send: &[],
-        receive: 0,
-    };
+    let call = Call::new(sqe);
     admin.call("hold", &call).map(drop)
 }
 
@@ -144,11 +140,7 @@ impl Client {
             cdw11: dwords_z >> 16,
             ..entry(opcode::GET_LOG_PAGE, self.options.nsid)
         };
-        let call = Call {
-            sqe,
-            send: &[],
-            receive: PAGE_BYTES,
-        };
+        let call = Call::receiving(sqe, PAGE_BYTES);
         let answer = self.with(true, |admin, _| admin.call("registrants", &call));
         match answer {
             Ok(answer) => Registrants::parse(&answer.data).map_err(HoldError::Disk),
@@ -171,11 +163,7 @@ impl Client {
             cdw10,
             ..entry(opcode, self.options.nsid)
         };
-        let call = Call {
-            sqe,
-            send: keys.as_bytes(),
-            receive: 0,
-        };
+        let call = Call::sending(sqe, keys.as_bytes());
         let answers = self.with(true, |_, io| io.calls(std::slice::from_ref(&call)))?;
         answers
             .first()

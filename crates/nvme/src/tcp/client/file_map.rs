@@ -26,11 +26,7 @@ impl Client {
             .map_err(FileMapError::Disk)?;
         let mut sqe = self.rw(opcode::FS_WRITE, slba, (self.blocks(1) - 1) as u16);
         (sqe.cdw13, sqe.cdw14) = (file.inode, file.offset);
-        let call = Call {
-            sqe,
-            send: data,
-            receive: 0,
-        };
+        let call = Call::sending(sqe, data);
         // If only the response was lost, the retry lists the page twice, as two writes would.
         let answers = self
             .with(true, |_, io| io.calls(&[call]))
@@ -67,15 +63,7 @@ impl Client {
             // The list continues where the last answer ended.
             sqe.cdw14 = entries.len() as u32;
             let answer = self
-                .io(
-                    "list of the file map",
-                    true,
-                    &Call {
-                        sqe,
-                        send: &[],
-                        receive,
-                    },
-                )
+                .io("list of the file map", true, &Call::receiving(sqe, receive))
                 .map_err(file_map)?;
 
             let words: Vec<[u32; 2]> = answer
@@ -110,17 +98,9 @@ impl Client {
 
     pub(super) fn file_map_reset(&mut self) -> Result<(), FileMapError<ClientError>> {
         let sqe = entry(opcode::FS_RESET, self.options.nsid);
-        self.io(
-            "reset of the file map",
-            true,
-            &Call {
-                sqe,
-                send: &[],
-                receive: 0,
-            },
-        )
-        .map(drop)
-        .map_err(file_map)
+        self.io("reset of the file map", true, &Call::new(sqe))
+            .map(drop)
+            .map_err(file_map)
     }
 }
 

@@ -284,15 +284,7 @@ impl Client {
             let count = (blocks - done).min(step);
             let sqe = self.rw(opcode::READ, slba + done, (count - 1) as u16);
             let receive = (count as usize) << self.lba_shift();
-            let answer = self.io(
-                "read",
-                true,
-                &Call {
-                    sqe,
-                    send: &[],
-                    receive,
-                },
-            )?;
+            let answer = self.io("read", true, &Call::receiving(sqe, receive))?;
 
             // Success with too few data: missing data must not pass for zeroes.
             if answer.data.len() != receive {
@@ -328,15 +320,7 @@ impl Client {
             let count = piece.len() >> self.lba_shift();
             let mut sqe = self.rw(opcode::WRITE, slba, (count - 1) as u16);
             sqe.cdw12 = RwCdw12::from_bits(sqe.cdw12).with_fua(fua).into_bits();
-            self.io(
-                "write",
-                true,
-                &Call {
-                    sqe,
-                    send: piece,
-                    receive: 0,
-                },
-            )?;
+            self.io("write", true, &Call::sending(sqe, piece))?;
             slba += count as u64;
         }
         Ok(())
@@ -366,16 +350,8 @@ impl Client {
 
         // Sources that lose their mappings, or are overwritten, cannot be remapped twice.
         let again = !relocate && from.abs_diff(to) >= u64::from(blocks);
-        self.io(
-            "remap",
-            again,
-            &Call {
-                sqe,
-                send: &[],
-                receive: 0,
-            },
-        )
-        .map(|answer| RemapResult::from_bits(answer.result))
+        self.io("remap", again, &Call::new(sqe))
+            .map(|answer| RemapResult::from_bits(answer.result))
     }
 
     /// Deallocates blocks, whose content is no longer needed.
@@ -397,15 +373,7 @@ impl Client {
             sqe.cdw10 = DsmCdw10::new().with_nr_z(0).into_bits();
             sqe.cdw11 = DsmCdw11::new().with_ad(true).into_bits();
 
-            self.io(
-                "trim",
-                true,
-                &Call {
-                    sqe,
-                    send: range.as_bytes(),
-                    receive: 0,
-                },
-            )?;
+            self.io("trim", true, &Call::sending(sqe, range.as_bytes()))?;
             done += count;
         }
         Ok(())
@@ -417,16 +385,7 @@ impl Client {
     /// The connection or the device failed.
     pub fn flush(&mut self) -> Result<(), ClientError> {
         let sqe = entry(opcode::FLUSH, self.options.nsid);
-        self.io(
-            "flush",
-            true,
-            &Call {
-                sqe,
-                send: &[],
-                receive: 0,
-            },
-        )
-        .map(drop)
+        self.io("flush", true, &Call::new(sqe)).map(drop)
     }
 
     /// Statistics of the translation layer.
@@ -454,11 +413,7 @@ impl Client {
     /// # Errors
     /// The connection failed.
     pub fn keep_alive(&mut self) -> Result<(), ClientError> {
-        let call = Call {
-            sqe: entry(admin::KEEP_ALIVE, 0),
-            send: &[],
-            receive: 0,
-        };
+        let call = Call::new(entry(admin::KEEP_ALIVE, 0));
         self.with(true, |admin, _| admin.call("keep alive", &call).map(drop))
     }
 

@@ -59,6 +59,28 @@ pub struct Call<'a> {
     pub receive: usize,
 }
 
+impl<'a> Call<'a> {
+    /// A command without data.
+    #[must_use]
+    pub const fn new(sqe: Sqe) -> Self {
+        Self::receiving(sqe, 0)
+    }
+
+    /// A command that sends data.
+    #[must_use]
+    pub const fn sending(sqe: Sqe, send: &'a [u8]) -> Self {
+        let receive = 0;
+        Self { sqe, send, receive }
+    }
+
+    /// A command that returns this many bytes.
+    #[must_use]
+    pub const fn receiving(sqe: Sqe, receive: usize) -> Self {
+        let send = &[];
+        Self { sqe, send, receive }
+    }
+}
+
 /// The answer to a command.
 #[derive(Clone, Debug)]
 pub struct Answer {
@@ -436,14 +458,7 @@ impl Queue {
         // Keep-alive time in milliseconds, for the admin queue only.
         sqe.cdw12 = if qid == 0 { options.keep_alive_ms } else { 0 };
 
-        let answer = self.call(
-            "connect",
-            &Call {
-                sqe,
-                send: data.as_bytes(),
-                receive: 0,
-            },
-        )?;
+        let answer = self.call("connect", &Call::sending(sqe, data.as_bytes()))?;
 
         let result = ConnectResult::from_bits(answer.result as u32);
         self.authenticate_if_asked(result, options, subnqn)?;
@@ -460,15 +475,7 @@ impl Queue {
             .with_iosqes(6)
             .with_iocqes(4)
             .into_bits();
-        self.call(
-            "enable",
-            &Call {
-                sqe,
-                send: &[],
-                receive: 0,
-            },
-        )
-        .map(drop)
+        self.call("enable", &Call::new(sqe)).map(drop)
     }
 
     pub(super) fn identify(&mut self, wanted: u8, nsid: u32) -> Result<Vec<u8>, ClientError> {
@@ -476,16 +483,7 @@ impl Queue {
             cdw10: wanted.into(),
             ..entry(admin::IDENTIFY, nsid)
         };
-        Ok(self
-            .call(
-                "identify",
-                &Call {
-                    sqe,
-                    send: &[],
-                    receive: 4096,
-                },
-            )?
-            .data)
+        Ok(self.call("identify", &Call::receiving(sqe, 4096))?.data)
     }
 
     /// Enables Copy from other namespaces: CDFE in Host Behavior Support.
@@ -497,15 +495,8 @@ impl Queue {
             cdw10: HOST_BEHAVIOR.into(),
             ..entry(admin::SET_FEATURES, 0)
         };
-        self.call(
-            "set features",
-            &Call {
-                sqe,
-                send: &behavior,
-                receive: 0,
-            },
-        )
-        .map(drop)
+        self.call("set features", &Call::sending(sqe, &behavior))
+            .map(drop)
     }
 
     pub(super) fn log(&mut self, lid: u8, bytes: usize) -> Result<Vec<u8>, ClientError> {
@@ -515,14 +506,7 @@ impl Queue {
         let mut sqe = entry(admin::GET_LOG_PAGE, u32::MAX);
         (sqe.cdw10, sqe.cdw11) = (u32::from(lid) | dwords_z << 16, dwords_z >> 16);
         Ok(self
-            .call(
-                "get log page",
-                &Call {
-                    sqe,
-                    send: &[],
-                    receive: bytes,
-                },
-            )?
+            .call("get log page", &Call::receiving(sqe, bytes))?
             .data)
     }
 }

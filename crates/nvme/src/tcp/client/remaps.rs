@@ -240,11 +240,7 @@ impl Client {
         for together in commands.chunks(depth) {
             let calls: Vec<Call<'_>> = together
                 .iter()
-                .map(|command| Call {
-                    sqe: command.sqe,
-                    send: command.ranges.as_bytes(),
-                    receive: 0,
-                })
+                .map(|command| Call::sending(command.sqe, command.ranges.as_bytes()))
                 .collect();
 
             // If one of them must not be sent twice, none is: it is unknown which were executed.

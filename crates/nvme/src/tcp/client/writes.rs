@@ -57,11 +57,7 @@ impl Client {
             .map(|piece| {
                 let nlb_z = (piece.data.len() / block_bytes - 1) as u16;
                 let sqe = self.rw(opcode::WRITE, self.blocks(piece.page), nlb_z);
-                Call {
-                    sqe,
-                    send: piece.data,
-                    receive: 0,
-                }
+                Call::sending(sqe, piece.data)
             })
             .collect();
 

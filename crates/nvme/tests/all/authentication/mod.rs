@@ -141,7 +141,6 @@ fn every_hash_and_group_authenticates_both_queues_one_way_and_both_ways() {
                 rig.logged(&["queue 0 connected", &suite, both]);
                 rig.logged(&["queue 1 connected", &suite, both]);
             }
-            rig.stop();
         }
     }
 }
@@ -156,7 +155,6 @@ fn a_wrong_secret_is_refused_and_logged_with_the_hosts_name() {
     let error = refused(&rig, Some(credentials(101, None)));
     assert!(matches!(error, ClientError::Authentication(_)), "{error}");
     works(&mut connected(&rig, Some(credentials(1, None))).expect("the right one"));
-    rig.stop();
 }
 
 #[test]
@@ -198,7 +196,6 @@ fn a_host_without_a_secret_or_a_line_learns_why() {
         "{error}"
     );
     rig.logged(&["refused: queue 0", "stranger", "this host has no key"]);
-    rig.stop();
 }
 
 #[test]
@@ -255,7 +252,6 @@ fn nothing_but_authentication_is_executed_before_it_on_any_queue() {
         }
         assert!(Instant::now() < until, "the queue is free again");
     }
-    rig.stop();
 }
 
 /// Returns the controller ID from Identify Controller.
@@ -292,7 +288,6 @@ fn a_host_that_calculates_for_longer_than_its_keep_alive_is_waited_for() {
     // From then on keep-alive applies.
     while peer.next().is_some() {}
     rig.logged(&["queue 0 of", HOST, "nothing was heard from its host"]);
-    rig.stop();
 }
 
 #[test]
@@ -316,7 +311,6 @@ fn keys_are_replaced_without_dropping_anybody() {
             .contains("not allowed")
     );
     works(&mut client);
-    rig.stop();
 }
 
 #[test]
@@ -337,7 +331,6 @@ fn a_host_may_prove_itself_again_and_must_be_right() {
     assert!(send(&mut peer, &reply).is_success());
     assert_eq!(failure(&mut peer), explanation::FAILED);
     rig.logged(&["queue 0 of", HOST, "ended", "its secret is wrong"]);
-    rig.stop();
 }
 
 #[test]
@@ -360,8 +353,6 @@ fn a_key_ends_with_its_day() {
         if !lets_in {
             rig.logged(&["refused: queue 0", HOST, "its key has expired"]);
         }
-        drop(client);
-        rig.stop();
     }
 }
 
@@ -376,7 +367,6 @@ fn discovery_asks_for_no_proof_and_tells_only_hosts_with_a_key() {
     works(&mut Client::connect(rig.address, discovering(HOST)).expect("found and proven"));
     assert!(Client::connect(rig.address, discovering("nqn.2026-11.test:stranger")).is_err());
     rig.logged(&["refused: queue 0", "discovery", "this host has no key"]);
-    rig.stop();
 }
 
 #[test]

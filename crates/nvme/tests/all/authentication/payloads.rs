@@ -35,7 +35,6 @@ fn a_reply_that_was_right_once_is_worth_nothing_again() {
     send(&mut other, &reply);
     send(&mut other, &reply);
     assert!(other.next().is_none(), "the first failure is the last word");
-    rig.stop();
 }
 
 #[test]
@@ -58,7 +57,6 @@ fn no_two_challenges_are_the_same() {
             "{part:?}"
         );
     }
-    rig.stop();
 }
 
 #[test]
@@ -127,7 +125,6 @@ fn messages_that_cannot_be_are_refused() {
         assert!(send(&mut peer, &message).is_success());
         assert_eq!(failure(&mut peer), wanted, "{message:?}");
     }
-    rig.stop();
 }
 
 #[test]
@@ -167,7 +164,6 @@ fn replies_that_do_not_fit_the_challenge_are_refused() {
     let ask = transport(command(fabrics::AUTH_RECEIVE, 4096), 4096);
     assert_eq!(peer.call(ask, &[]).cqe.status(), Status::SEQUENCE);
     assert!(peer.next().is_none());
-    rig.stop();
 }
 
 #[test]
@@ -216,5 +212,4 @@ fn payloads_of_other_protocols_and_of_any_size_are_not_taken() {
     assert!(peer.next().is_none());
     logged_refusal(&rig, "a PDU that does not end");
     works(&mut connected(&rig, Some(credentials(1, None))).expect("others are let in"));
-    rig.stop();
 }

@@ -49,7 +49,6 @@ fn who_connects_a_queue_and_proves_nothing_does_not_keep_the_host_from_it() {
     let mut peer = Peer::open(rig.address, 0);
     let answer = peer.call(connect(1), connect_data(cntlid).as_bytes());
     assert_eq!(answer.cqe.status(), Status::SEQUENCE);
-    rig.stop();
 }
 
 /// The minimum memory, of which a host may use half, has room for a dozen queues.
@@ -63,7 +62,6 @@ fn who_proves_nothing_is_not_charged_to_the_host_that_it_names() {
     let rig = Rig::guarded(&keyring(&line("")), limits);
     let _strangers: Vec<_> = (0..40).map(|_| unproven(&rig)).collect();
     works(&mut connected(&rig, Some(credentials(1, None))).expect("two connections"));
-    rig.stop();
 }
 
 #[test]
@@ -99,11 +97,9 @@ fn a_host_that_only_negotiates_is_dropped_in_time_and_takes_no_place() {
     logged_refusal(&rig, "no proof in time");
 
     // They are half open, so many of them only displace each other.
-    let crowd: Vec<_> = (0..20).map(|_| unproven(&rig)).collect();
+    let _crowd: Vec<_> = (0..20).map(|_| unproven(&rig)).collect();
     works(&mut connected(&rig, Some(credentials(1, None))).expect("there is room"));
     rig.logged(&["others wanted its place"]);
-    drop(crowd);
-    rig.stop();
 }
 
 /// The target's side of an exchange with a host that offers one group, after its first message.
@@ -166,5 +162,4 @@ fn strangers_that_go_while_they_wait_leave_the_line_and_the_host_gets_in() {
         }
     }
     works(&mut connected(&rig, Some(known)).expect("it knows the secret"));
-    rig.stop();
 }

@@ -113,18 +113,9 @@ fn what_cannot_be_is_refused_with_the_right_status() {
     );
     let mut queue = Queue::open(rig.address, &Options::default()).expect("it listens");
     assert_eq!(
-        status(queue.call(
-            "read",
-            &Call {
-                sqe: rw(io::READ, 0, 1),
-                send: &[],
-                receive: 4096
-            }
-        )),
+        status(queue.call("read", &Call::receiving(rw(io::READ, 0, 1), 4096))),
         Status::SEQUENCE
     );
-    drop(client);
-    rig.stop();
 }
 
 #[test]
@@ -146,11 +137,7 @@ fn the_controller_says_what_linux_needs_to_hear() {
 
     // All structures and log pages that Linux or nvme-cli reads, on the admin queue.
     let mut admin_queue = |sqe: Sqe, receive| {
-        let call = Call {
-            sqe,
-            send: &[],
-            receive,
-        };
+        let call = Call::receiving(sqe, receive);
         client.queue(|_| Ok(())).expect("connected");
         client.admin(|queue| queue.call("admin", &call))
     };
@@ -256,7 +243,4 @@ fn the_controller_says_what_linux_needs_to_hear() {
         1
     );
     assert_eq!(size_of::<identify::Controller>(), 4096);
-
-    drop(client);
-    rig.stop();
 }

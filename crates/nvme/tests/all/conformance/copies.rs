@@ -4,17 +4,11 @@ use super::*;
 
 #[test]
 fn a_client_copies_from_another_namespace_on_a_new_connection_too() {
-    let specs = [
-        NamespaceSpec {
-            pages: 1000,
-            lba_shift: 12,
-        },
-        NamespaceSpec {
-            pages: 1000,
-            lba_shift: 12,
-        },
-    ];
-    let rig = Rig::with(device(32 << 20, false), &specs, Latency::None);
+    let spec = NamespaceSpec {
+        pages: 1000,
+        lba_shift: 12,
+    };
+    let rig = Rig::with(device(32 << 20, false), &[spec; 2]);
     let options = |nsid| Options {
         nsid,
         copy_across: true,
@@ -40,7 +34,7 @@ fn a_client_copies_from_another_namespace_on_a_new_connection_too() {
         "it ends before"
     );
 
-    let single = Rig::with(device(32 << 20, false), &[], Latency::None);
+    let single = Rig::with(device(32 << 20, false), &[]);
     let mut client = Client::connect(single.address, options(1)).expect("it listens");
     // Other namespaces may be added later.
     assert!(client.can_copy(true) && client.can_copy(false));
@@ -52,7 +46,7 @@ fn a_client_copies_from_another_namespace_on_a_new_connection_too() {
 
 #[test]
 fn a_copy_of_many_pages_programs_none_and_either_side_changes_alone() {
-    let rig = Rig::with(device(256 << 20, false), &[], Latency::None);
+    let rig = Rig::with(device(256 << 20, false), &[]);
     let mut client = rig.client();
     let blocks = 20_000;
     for start in (0..blocks).step_by(1000) {
@@ -85,6 +79,4 @@ fn a_copy_of_many_pages_programs_none_and_either_side_changes_alone() {
     assert!(client.read(49_000, 1000).expect("served") == bytes(19_000, 1000 << 12));
     client.flush().expect("served");
     assert_eq!(client.smart().expect("served").critical_warning, 0);
-    drop(client);
-    rig.stop();
 }

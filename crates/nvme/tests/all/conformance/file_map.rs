@@ -7,21 +7,13 @@ fn the_file_map_lists_what_was_written_until_it_is_reset() {
     let mut config =
         DeviceConfig::for_service(32 << 20, SchemeKind::RemapSsd, false).expect("possible");
     (config.firmware.fs_files, config.firmware.fs_blocks) = (2, 5);
-    let rig = Rig::with(
-        Device::format(config).expect("possible"),
-        &[],
-        Latency::None,
-    );
+    let rig = Rig::with(Device::format(config).expect("possible"), &[]);
     let mut client = rig.client();
     let mut write = |inode, page, lba: u32| {
         let mut sqe = entry(io::FS_WRITE, 1);
         (sqe.cdw10, sqe.cdw13, sqe.cdw14) = (lba, inode, page);
         let data = bytes(lba.into(), 4096);
-        let call = Call {
-            sqe,
-            send: &data,
-            receive: 0,
-        };
+        let call = Call::sending(sqe, &data);
         client
             .queue(|queue| Ok(queue.calls(&[call])?.remove(0)))
             .expect("answered")
@@ -49,11 +41,7 @@ fn the_file_map_lists_what_was_written_until_it_is_reset() {
     let list = |client: &mut Client, inode: Option<u32>| {
         let mut sqe = entry(io::FS_MAP, 1);
         (sqe.cdw10, sqe.cdw12, sqe.cdw13) = (15, u32::from(inode.is_none()), inode.unwrap_or(0));
-        let call = Call {
-            sqe,
-            send: &[],
-            receive: 64,
-        };
+        let call = Call::receiving(sqe, 64);
         let data = client
             .queue(|queue| queue.call("map", &call))
             .expect("served")
@@ -72,11 +60,7 @@ fn the_file_map_lists_what_was_written_until_it_is_reset() {
     assert_eq!(list(&mut client, Some(7)), [[0, 100], [1, 102], [0, 103]]);
     assert_eq!(list(&mut client, Some(9)), [[3, 101], [4, 105]]);
     assert_eq!(list(&mut client, None), [[7, 0], [9, 0]]);
-    let reset = Call {
-        sqe: entry(io::FS_RESET, 1),
-        send: &[],
-        receive: 0,
-    };
+    let reset = Call::new(entry(io::FS_RESET, 1));
     client
         .queue(|queue| queue.call("reset", &reset))
         .expect("served");
@@ -86,5 +70,4 @@ fn the_file_map_lists_what_was_written_until_it_is_reset() {
     let rig = Rig::new();
     let none = rig.client().queue(|queue| queue.call("reset", &reset));
     assert_eq!(status(none), Status::NO_FILE_MAP);
-    rig.stop();
 }

@@ -90,8 +90,6 @@ fn what_is_written_copied_remapped_and_trimmed_reads_back() {
     )
     .expect("it listens");
     soak(&mut digests, 1000, 200, 2);
-    drop((client, digests));
-    rig.stop();
 }
 
 /// The completion of Remap reports the pages copied instead, and why.
@@ -136,17 +134,11 @@ fn a_remap_says_what_it_copied_instead() {
 
     // A scheme without remapping.
     let config = DeviceConfig::for_service(32 << 20, SchemeKind::None, false).expect("possible");
-    let rig = Rig::with(
-        Device::format(config).expect("possible"),
-        &[],
-        Latency::None,
-    );
+    let rig = Rig::with(Device::format(config).expect("possible"), &[]);
     let mut client = rig.client();
     client.write(0, &bytes(3, 4 * 4096)).expect("served");
     let none = client.remap(0, 100, 4, false, false).expect("served");
     assert_eq!(none, RemapResult::new().with_copied(4).with_otherwise(true));
-    drop(client);
-    rig.stop();
 }
 
 #[test]
@@ -161,18 +153,8 @@ fn several_namespaces_have_their_own_blocks_and_sizes() {
             lba_shift: 12,
         },
     ];
-    let rig = Rig::with(device(32 << 20, true), &specs, Latency::None);
-    let connect = |nsid| {
-        Client::connect(
-            rig.address,
-            Options {
-                nsid,
-                ..Options::default()
-            },
-        )
-        .expect("it listens")
-    };
-    let (mut small, mut large) = (connect(1), connect(2));
+    let rig = Rig::with(device(32 << 20, true), &specs);
+    let (mut small, mut large) = (rig.client_of(1), rig.client_of(2));
     assert_eq!((small.lba_shift(), large.lba_shift()), (9, 12));
     large.write(1999, &bytes(7, 4096)).expect("served");
     soak(&mut small, 1500, 300, 3);
@@ -211,43 +193,25 @@ fn several_namespaces_have_their_own_blocks_and_sizes() {
         )
         .is_err()
     );
-    // Copy between them: format 2 names the source's namespace; different block sizes are refused.
-    drop((small, large));
-    rig.stop();
-    let specs = [
-        NamespaceSpec {
-            pages: 1000,
-            lba_shift: 12,
-        },
-        NamespaceSpec {
-            pages: 1000,
-            lba_shift: 12,
-        },
-    ];
-    let rig = Rig::with(device(32 << 20, false), &specs, Latency::None);
-    let connect = |nsid| {
-        Client::connect(
-            rig.address,
-            Options {
-                nsid,
-                ..Options::default()
-            },
-        )
-        .expect("it listens")
+}
+
+// Format 2 names the source's namespace.
+#[test]
+fn a_copy_from_another_namespace_needs_a_host_that_has_enabled_the_format() {
+    let spec = NamespaceSpec {
+        pages: 1000,
+        lba_shift: 12,
     };
-    let (mut one, mut two) = (connect(1), connect(2));
+    let rig = Rig::with(device(32 << 20, false), &[spec; 2]);
+    let (mut one, mut two) = (rig.client_of(1), rig.client_of(2));
     one.write(10, &bytes(8, 8192)).expect("served");
     let mut range = CopyRange::new(10, 1);
     range.snsid = 1;
     let mut sqe = entry(io::COPY, 2);
     sqe.cdw10 = 500;
     sqe.cdw12 = CopyCdw12::new().with_format(2).into_bits();
-    let call = Call {
-        sqe,
-        send: range.as_bytes(),
-        receive: 0,
-    };
-    // Only for a host that has enabled the format: CDFE in Host Behavior Support.
+    let call = Call::sending(sqe, range.as_bytes());
+    // CDFE in Host Behavior Support.
     assert_eq!(
         status(two.queue(|queue| queue.call("copy", &call))),
         Status::INVALID_FIELD
@@ -259,16 +223,7 @@ fn several_namespaces_have_their_own_blocks_and_sizes() {
             cdw10: 0x16,
             ..entry(admin::SET_FEATURES, 0)
         };
-        status(two.admin(|queue| {
-            queue.call(
-                "set features",
-                &Call {
-                    sqe,
-                    send: &behavior,
-                    receive: 0,
-                },
-            )
-        }))
+        status(two.admin(|queue| queue.call("set features", &Call::sending(sqe, &behavior))))
     };
     assert_eq!(
         set(1 << 3),
@@ -279,8 +234,6 @@ fn several_namespaces_have_their_own_blocks_and_sizes() {
     two.queue(|queue| queue.call("copy", &call))
         .expect("served");
     assert!(two.read(500, 2).expect("served") == bytes(8, 8192));
-    drop((one, two));
-    rig.stop();
 }
 
 fn status(result: Result<impl Sized, ClientError>) -> Status {
@@ -293,7 +246,8 @@ fn status(result: Result<impl Sized, ClientError>) -> Status {
 
 #[test]
 fn emulated_completions_come_when_the_model_says() {
-    let rig = Rig::with(device(32 << 20, false), &[], Latency::Emulated);
+    let rig = Rig::new();
+    rig.subsystem.set_latency(Latency::Emulated);
     let mut client = rig.client();
     client.write(0, &bytes(1, 4096)).expect("served");
     let began = Instant::now();
@@ -303,8 +257,6 @@ fn emulated_completions_come_when_the_model_says() {
     // At least 50 µs of flash each; how much more depends on the machine.
     assert!(began.elapsed().as_micros() > 20 * 50);
     soak(&mut client, 300, 40, 5);
-    drop(client);
-    rig.stop();
 }
 
 #[test]
@@ -315,6 +267,4 @@ fn a_client_connects_again_when_its_connection_breaks() {
     let broken = client.queue(|queue| queue.abandon());
     assert!(broken.is_ok());
     assert!(client.read(3, 1).expect("served again") == bytes(3, 4096));
-    drop(client);
-    rig.stop();
 }

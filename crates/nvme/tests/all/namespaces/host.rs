@@ -1,13 +1,13 @@
 //! A host without a network, and a store for its namespaces.
 
-use crate::kit::NQN;
 use crate::kit::raw::{connect, enabled, property_set};
 use crate::kit::specified::{cns, property};
+use crate::kit::{self, NQN};
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_nvme::controller::{
-    AdminOutcome, Association, Health, InMemory, IoCommand, KeptNamespaces, Latency,
-    NamespaceStore, Rights, Subsystem,
+    AdminOutcome, Association, InMemory, IoCommand, KeptNamespaces, NamespaceStore, Rights,
+    Subsystem,
 };
 use remap_ssd_nvme::spec::command::{FormatCdw10, Sqe};
 use remap_ssd_nvme::spec::fabrics::ConnectData;
@@ -56,8 +56,7 @@ pub fn device(bytes: u64) -> Device {
 
 /// A subsystem on a device, with the last saved list.
 pub fn subsystem(device: Device, store: &Store) -> Subsystem {
-    let subsystem = Subsystem::new(device, NQN, &[], Latency::None, true, Health::default());
-    let subsystem = subsystem.expect("possible");
+    let subsystem = kit::subsystem(device, &[]);
     let kept = store.0.lock().expect("nothing fails here").last.clone();
     let whole = kept.unwrap_or_else(|| KeptNamespaces {
         list: Vec::new(),

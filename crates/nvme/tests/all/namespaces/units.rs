@@ -6,7 +6,7 @@ use crate::namespaces::host::{FORMATS, Host, PAGE, Store, blocks_of, subsystem};
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_nvme::controller::operate::Damage;
-use remap_ssd_nvme::controller::{Health, Latency, NamespaceSpec, Subsystem};
+use remap_ssd_nvme::controller::{NamespaceSpec, Subsystem};
 use remap_ssd_nvme::spec::opcode::io;
 use std::sync::Arc;
 
@@ -80,14 +80,7 @@ fn no_two_namespaces_have_pages_of_one_unit() {
         pages,
         lba_shift: 12,
     });
-    let made = Subsystem::new(
-        device(4),
-        NQN,
-        &specs,
-        Latency::None,
-        true,
-        Health::default(),
-    );
+    let made = Subsystem::new(device(4), NQN, &specs);
     let error = made.err().expect("impossible").to_string();
     assert!(error.contains("a multiple of 4 pages"), "{error}");
 }

@@ -8,7 +8,7 @@ use crate::kit::raw::{self, Peer, enabled, in_capsule, property_set, transport, 
 use crate::kit::specified::{ONCS_RESERVATIONS, lid, property};
 use crate::kit::{NQN, Rig, device};
 use remap_ssd_nvme::controller::{
-    AllReservations, Health, Latency, NamespaceSpec, REGISTRANTS_MAX, ReservationStore, Subsystem,
+    AllReservations, NamespaceSpec, REGISTRANTS_MAX, ReservationStore,
 };
 use remap_ssd_nvme::spec::command::{CopyCdw12, CopyRange, DsmRange, Sqe};
 use remap_ssd_nvme::spec::fabrics::ConnectData;
@@ -47,7 +47,7 @@ fn halves() -> Rig {
         pages: 1024,
         lba_shift: 12,
     };
-    Rig::with(device(32 << 20, false), &[spec; 2], Latency::None)
+    Rig::with(device(32 << 20, false), &[spec; 2])
 }
 
 fn ask(client: &mut Client, sqe: Sqe, send: &[u8], receive: usize) -> Answer {

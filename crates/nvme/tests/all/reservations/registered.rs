@@ -1,6 +1,7 @@
 //! Registrations, and their persistence.
 
 use super::*;
+use crate::kit;
 
 #[test]
 fn keys_are_registered_replaced_and_taken_back_as_the_specification_says() {
@@ -47,8 +48,6 @@ fn keys_are_registered_replaced_and_taken_back_as_the_specification_says() {
     assert_eq!(report(&mut a), (8, 6, 0, vec![(10, 1)]));
     assert_eq!(register(&mut a, 1 | 1 << 3, 0, 0), SUCCESS);
     assert_eq!(report(&mut a), (9, 0, 0, vec![]));
-    drop((a, b));
-    rig.stop();
 }
 
 #[test]
@@ -90,8 +89,6 @@ fn a_preempted_host_loses_its_key_its_reservation_and_its_right_to_write() {
     assert_eq!(release(&mut c, 1, 0, 6), SUCCESS);
     assert_eq!(all(&mut a), (11, 0, 0, vec![]));
     a.write(0, &[4; PAGE]).expect("nothing is reserved");
-    drop((a, b, c));
-    rig.stop();
 }
 
 /// A store in memory that fails on demand.
@@ -114,9 +111,7 @@ fn what_is_to_persist_is_kept_before_it_is_acknowledged_and_survives_a_power_cut
     let kept = |shelf: &MemoryStore| shelf.0.0.lock().expect("nothing fails here").clone();
     let subsystem = |all: AllReservations| {
         let device = device(32 << 20, false);
-        Subsystem::new(device, NQN, &[], Latency::None, true, Health::default())
-            .expect("possible")
-            .with_reservations(all, Box::new(shelf.clone()))
+        kit::subsystem(device, &[]).with_reservations(all, Box::new(shelf.clone()))
     };
     let rig = Rig::of(subsystem(AllReservations::new()));
     let [mut a, mut b] = ["a", "b"].map(|of| host(&rig, of));
@@ -156,8 +151,6 @@ fn what_is_to_persist_is_kept_before_it_is_acknowledged_and_survives_a_power_cut
     assert!(kept(&shelf).is_empty());
     rig.subsystem.power_cut(1).expect("it recovers");
     b.write(0, &[1; PAGE]).expect("nothing is reserved");
-    drop((a, b));
-    rig.stop();
 }
 
 #[test]
@@ -178,7 +171,6 @@ fn the_number_of_registrants_is_bounded() {
         .expect("an operator may");
     assert_eq!(cleared, REGISTRANTS_MAX);
     assert_eq!(status(REGISTRANTS_MAX), SUCCESS);
-    rig.stop();
 }
 
 #[test]
@@ -205,6 +197,4 @@ fn a_host_reads_its_identifier_and_may_not_change_it() {
         let sqe = feature(admin::GET_FEATURES, nsid, 0x83, 0);
         assert_eq!(other.call(transport(sqe, 0), &[]).cqe.result, persists);
     }
-    drop((admin, other, _queue, _queue_2));
-    rig.stop();
 }

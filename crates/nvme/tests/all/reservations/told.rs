@@ -63,6 +63,4 @@ fn registrants_are_told_that_they_were_preempted_and_that_a_reservation_is_free(
     assert_eq!(b.call(register_b, &keys(0, 2)).cqe.status(), SUCCESS);
     assert_eq!(release(&mut a, 1, 0, 1), SUCCESS);
     assert_eq!(page_of(&mut admin, false), (0, 0, 0, 0));
-    drop((a, b, admin));
-    rig.stop();
 }

@@ -193,7 +193,6 @@ fn every_io_command_that_the_controller_knows_has_a_line_and_no_other() {
             assert_eq!(is_known, listed.contains(&code), "{code:#04x}: {status:?}");
         }
     }
-    rig.stop();
 }
 
 #[test]
@@ -227,7 +226,6 @@ fn every_io_command_is_executed_or_refused_as_its_hosts_rights_are() {
             );
         }
     }
-    rig.stop();
 }
 
 #[test]
@@ -239,7 +237,6 @@ fn a_flush_of_all_namespaces_is_for_everybody() {
         let answer = guest.io.call(flush(nsid), &[]);
         assert_eq!(answer.cqe.status(), expected, "{nsid}");
     }
-    rig.stop();
 }
 
 #[test]
@@ -276,7 +273,6 @@ fn a_copy_takes_nothing_from_a_namespace_that_its_host_does_not_see() {
     assert_eq!(owner.read(1, 9).expect("served"), [7; PAGE]);
     assert_eq!(copy(&[1, 2], 9), Status::SUCCESS);
     assert_eq!(owner.read(1, 10).expect("served"), [55; PAGE]);
-    rig.stop();
 }
 
 #[test]
@@ -289,7 +285,6 @@ fn blocks_of_a_hidden_namespace_are_not_out_of_range_but_not_there() {
         assert_eq!(guest.write(3, slba, 1), HIDDEN, "{slba}");
     }
     assert_eq!(guest.read(2, 500), Err(Status::LBA_RANGE));
-    rig.stop();
 }
 
 #[test]
@@ -301,20 +296,11 @@ fn a_write_that_is_refused_is_refused_before_its_data_are_asked_for() {
         let write = transport(entry(io::WRITE, nsid), PAGE as u32);
         assert_eq!(guest.io.call(write, &[]).cqe.status(), expected);
     }
-    rig.stop();
 }
 
 #[test]
 fn a_command_that_was_parsed_before_is_checked_again_when_it_is_executed() {
-    let subsystem = Subsystem::new(
-        mapped(),
-        kit::NQN,
-        &namespaces(),
-        Latency::None,
-        true,
-        Health::default(),
-    );
-    let subsystem = Arc::new(subsystem.expect("possible"));
+    let subsystem = Arc::new(kit::subsystem(mapped(), &namespaces()));
     let data = kit::raw::connect_data(0xffff);
     let address: SocketAddr = "127.0.0.1:4420".parse().expect("an address");
     let (association, _) =

@@ -20,14 +20,7 @@ fn says(connection: &mut Connection, kind: u8, put: impl FnOnce(&mut Vec<u8>)) -
 
 #[test]
 fn a_queue_from_an_address_with_other_rights_does_not_join() {
-    let subsystem = Subsystem::new(
-        device(32 << 20, false),
-        kit::NQN,
-        &namespaces(),
-        Latency::None,
-        true,
-        Health::default(),
-    );
+    let subsystem = kit::subsystem(device(32 << 20, false), &namespaces());
     let entry_of = |address: &str, rights: &str| AllowedHost {
         who: Who::Address(address.parse().expect("an address")),
         rights: Rights::parse(rights).expect("rights"),
@@ -40,7 +33,7 @@ fn a_queue_from_an_address_with_other_rights_does_not_join() {
             entry_of("192.0.2.3", "all:rw"),
         ],
     };
-    let port = Arc::new(Port::new(Arc::new(subsystem.expect("possible")), list));
+    let port = Arc::new(Port::new(Arc::new(subsystem), list));
 
     let agreed = Agreement::default();
     let opened = |from: &str| {
@@ -117,7 +110,6 @@ fn rights_that_are_taken_away_stop_a_write_whose_data_are_on_their_way() {
         assert_eq!(guest.io.answer().cqe.status(), expected, "{rights}");
     }
     assert_eq!(guest.read(1, 4).expect("served"), [2; PAGE]);
-    rig.stop();
 }
 
 #[test]
@@ -175,7 +167,6 @@ fn a_host_hears_of_namespaces_whose_rights_have_changed() {
     rig.port.renew_rights();
     let event = guest.admin.answer().cqe;
     assert_eq!((event.cid, page(&mut guest, false)), (502, vec![3]));
-    rig.stop();
 }
 
 #[test]
@@ -199,7 +190,6 @@ fn a_host_that_nothing_names_any_more_is_sent_away_and_others_stay() {
         panic!("it may not connect");
     };
     assert_eq!(status, status::CONNECT_HOST);
-    rig.stop();
 }
 
 /// The line of a host that authenticates, with options.
@@ -244,22 +234,12 @@ fn a_host_that_authenticates_has_the_rights_of_its_line() {
     assert_eq!(status(guest.write(0, &[4; PAGE])), PROTECTED, "not before");
     rig.port.renew_rights();
     assert_eq!(status(guest.write(0, &[4; PAGE])), Status::SUCCESS);
-    drop((owner, guest));
-    rig.stop();
 }
 
 #[test]
 fn with_keys_and_a_list_a_host_has_what_both_allow() {
     // Without a network: how `Port` combines the two.
-    let subsystem = Subsystem::new(
-        device(32 << 20, false),
-        kit::NQN,
-        &namespaces(),
-        Latency::None,
-        true,
-        Health::default(),
-    );
-    let subsystem = Arc::new(subsystem.expect("possible"));
+    let subsystem = Arc::new(kit::subsystem(device(32 << 20, false), &namespaces()));
     let ring = keyring(&line(GUEST, 40, "namespaces=1:rw,2:rw,3:ro"));
     let list = allowed(&[(GUEST, "1:ro,2:rw")]);
     let port = Port::new(subsystem, list).authenticated(Some(ring));

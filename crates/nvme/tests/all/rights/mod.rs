@@ -7,12 +7,12 @@ mod shown;
 
 use crate::kit::raw::{Answer, Peer, in_capsule, transport, with_cid};
 use crate::kit::specified::{cns, lid, property};
-use crate::kit::{Rig, allowed, device, keyring, secret};
+use crate::kit::{self, Rig, Setup, allowed, device, keyring, secret};
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_nvme::auth::{Credentials, Keys};
 use remap_ssd_nvme::controller::{
-    Association, Health, InMemory, IoCommand, IoRequest, Latency, NamespaceSpec, Rights, Subsystem,
+    Association, InMemory, IoCommand, IoRequest, NamespaceSpec, Rights,
 };
 use remap_ssd_nvme::spec::command::{CopyCdw12, CopyRange, DsmRange, RemapCdw12, Sqe};
 use remap_ssd_nvme::spec::identify::{Controller, IndependentNamespace, Namespace};
@@ -50,7 +50,9 @@ fn namespaces() -> [NamespaceSpec; 3] {
 
 fn rig() -> Rig {
     let hosts = [(OWNER, "all:rw"), (GUEST, GUESTS)];
-    Rig::listing(mapped(), &namespaces(), &hosts)
+    Setup::of(kit::subsystem(mapped(), &namespaces()))
+        .hosts(&hosts)
+        .start()
 }
 
 /// A device with a map of files.

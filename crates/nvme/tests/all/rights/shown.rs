@@ -67,7 +67,6 @@ fn a_host_finds_its_own_namespaces_by_every_identify_and_no_others() {
     let id = Controller::read_from_bytes(&id).expect("its size");
     let oaes = id.oaes;
     assert_eq!(oaes & 1 << 8, 1 << 8, "namespaces may change");
-    rig.stop();
 }
 
 #[test]
@@ -115,7 +114,6 @@ fn every_log_page_is_shown_or_denied_to_a_host_that_does_not_see_everything() {
     assert_eq!(smart(&mut guest, 2), Status::INVALID_FIELD);
     assert_eq!(smart(&mut guest, 3), HIDDEN);
     assert_eq!(smart(&mut guest, 4), HIDDEN);
-    rig.stop();
 }
 
 #[test]
@@ -154,7 +152,6 @@ fn every_admin_command_has_been_thought_about() {
         let is_known = answer.cqe.status() != Status::INVALID_OPCODE;
         assert_eq!(is_known, known.contains(&code), "{code:#04x}");
     }
-    rig.stop();
 }
 
 #[test]
@@ -185,5 +182,4 @@ fn a_feature_of_a_hidden_namespace_is_neither_read_nor_set() {
     };
     let mut get = |nsid| guest.admin.call(transport(sqe(nsid), 0), &[]).cqe.status();
     assert_eq!((get(2), get(3)), (Status::SUCCESS, HIDDEN));
-    rig.stop();
 }

@@ -4,9 +4,8 @@
 
 use crate::kit::raw::{Peer, connect, in_capsule, property_set, transport, with_cid};
 use crate::kit::specified::property;
-use crate::kit::{NQN, Rig, allowed, device};
+use crate::kit::{self, NQN, Rig, Setup, allowed, device};
 use crate::sent_away::{GUEST, HOSTS, write};
-use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
 use remap_ssd_nvme::spec::command::Cqe;
 use remap_ssd_nvme::spec::fabrics::ConnectData;
 use remap_ssd_nvme::spec::pdu::{Data, kind};
@@ -27,8 +26,7 @@ fn rounds() -> usize {
 
 fn rig() -> Rig {
     let device = device(64 << 20, false);
-    let subsystem = Subsystem::new(device, NQN, &[], Latency::None, true, Health::default());
-    Rig::of_listing(subsystem.expect("possible"), &HOSTS)
+    Setup::of(kit::subsystem(device, &[])).hosts(&HOSTS).start()
 }
 
 /// An I/O queue with room for all of the commands.
@@ -114,7 +112,6 @@ fn rounds_of(away: impl Fn(&Rig, Peer) -> Option<Peer>) {
             round(&rig, asked_for, &away);
         }
     }
-    rig.stop();
 }
 
 #[test]

@@ -2,9 +2,8 @@
 
 use crate::kit::raw::{Peer, in_capsule, property_set, transport, with_cid};
 use crate::kit::specified::property;
-use crate::kit::{NQN, Rig, allowed, device};
+use crate::kit::{self, Rig, Setup, allowed, device};
 use crate::sent_away::{GUEST, OWNER, PAGE, detach, read};
-use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
 use remap_ssd_nvme::spec::opcode::io;
 use remap_ssd_nvme::spec::pdu::kind;
 use remap_ssd_nvme::spec::status::Status;
@@ -33,14 +32,14 @@ impl Case {
     /// The guest's read waits for memory, all of which two other hosts have taken.
     fn new() -> Self {
         let device = device(32 << 20, false);
-        let subsystem = Subsystem::new(device, NQN, &[], Latency::None, true, Health::default());
+        let subsystem = kit::subsystem(device, &[]);
         let limits = Limits {
             memory_bytes: 16 * MIB,
             // None of the reads waits in vain for so long.
             memory_within: Duration::from_secs(3600),
             ..Limits::default()
         };
-        let rig = Rig::of_listing_within(subsystem.expect("possible"), &LISTED, limits);
+        let rig = Setup::of(subsystem).hosts(&LISTED).limits(limits).start();
         let host = |name: &str| {
             let (admin, cntlid) = Peer::admin_of(rig.address, name);
             (admin, Peer::io_of(rig.address, name, cntlid, 1, 0))

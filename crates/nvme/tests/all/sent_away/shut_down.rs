@@ -3,10 +3,9 @@
 
 use crate::kit::raw::{enabled, property_get, property_set, transport};
 use crate::kit::specified::{cns, property};
-use crate::kit::{NQN, allowed, device};
+use crate::kit::{self, allowed, device};
 use crate::sent_away::line::{Line, capsule};
 use crate::sent_away::{GUEST, HOSTS, OWNER, PAGE, read, write};
-use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
 use remap_ssd_nvme::spec::fabrics::{Cc, Csts};
 use remap_ssd_nvme::spec::opcode::{admin, io};
 use remap_ssd_nvme::spec::pdu::kind;
@@ -22,8 +21,7 @@ pub fn shut_down() -> u32 {
 
 fn port() -> Arc<Port> {
     let device = device(16 << 20, false);
-    let subsystem = Subsystem::new(device, NQN, &[], Latency::None, true, Health::default());
-    let subsystem = Arc::new(subsystem.expect("possible"));
+    let subsystem = Arc::new(kit::subsystem(device, &[]));
     Arc::new(Port::new(subsystem, allowed(&HOSTS)))
 }
 

@@ -3,11 +3,10 @@
 
 use crate::kit::raw::{Peer, in_capsule, property_set, transport, with_cid};
 use crate::kit::specified::property;
-use crate::kit::{NQN, Rig, allowed, device};
+use crate::kit::{self, Rig, Setup, allowed, device};
 use crate::sent_away::line::data_for;
 use crate::sent_away::shut_down::shut_down;
 use crate::sent_away::{GUEST, HOSTS, OWNER, PAGE, detach, disconnect, read, write};
-use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
 use remap_ssd_nvme::spec::command::{CopyCdw12, CopyRange, Sqe};
 use remap_ssd_nvme::spec::opcode::io;
 use remap_ssd_nvme::spec::status::Status;
@@ -53,8 +52,7 @@ fn await_waiting_while(rig: &Rig, count: usize, is_unacknowledged: impl Fn() -> 
 
 fn rig() -> Rig {
     let device = device(64 << 20, false);
-    let subsystem = Subsystem::new(device, NQN, &[], Latency::None, true, Health::default());
-    Rig::of_listing(subsystem.expect("possible"), &HOSTS)
+    Setup::of(kit::subsystem(device, &[])).hosts(&HOSTS).start()
 }
 
 /// Sends the guest away; it is acknowledged when this returns.

@@ -2,13 +2,13 @@
 
 use crate::kit::raw::{Arrived, in_capsule, property_set, transport, with_cid};
 use crate::kit::specified::property;
-use crate::kit::{NQN, allowed};
+use crate::kit::{self, allowed};
 use crate::sent_away::line::{Line, asked, capsule, completion, data_for};
 use crate::sent_away::shut_down::shut_down;
 use crate::sent_away::{GUEST, HOSTS, OWNER, PAGE, detach, make_again, read, write};
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
-use remap_ssd_nvme::controller::{Association, Health, Latency, Subsystem};
+use remap_ssd_nvme::controller::{Association, Subsystem};
 use remap_ssd_nvme::spec::pdu::kind;
 use remap_ssd_nvme::spec::status::Status;
 use remap_ssd_nvme::tcp::target::{End, Port};
@@ -83,8 +83,7 @@ impl Case {
         let path = folder.path().join("device");
         let device = Device::create_in_folder(&path, config.expect("possible"), None);
         let device = device.expect("there is room");
-        let subsystem = Subsystem::new(device, NQN, &[], Latency::None, true, Health::default());
-        let subsystem = Arc::new(subsystem.expect("possible"));
+        let subsystem = Arc::new(kit::subsystem(device, &[]));
         let port = Arc::new(Port::new(subsystem.clone(), allowed(&HOSTS)));
         let (admin, cntlid) = Line::admin(&port, GUEST);
         Self {

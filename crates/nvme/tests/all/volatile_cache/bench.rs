@@ -9,8 +9,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_nvme::controller::{
-    Blocks, CutReport, Health, HostData, InMemory, IoCommand, IoRequest, Issuer, Latency,
-    NamespaceSpec, Outcome, RemapBlocks, Subsystem,
+    Blocks, CutReport, HostData, InMemory, IoCommand, IoRequest, Issuer, NamespaceSpec, Outcome,
+    RemapBlocks, Subsystem,
 };
 use remap_ssd_nvme::spec::command::{CopyRange, DsmRange};
 use remap_ssd_nvme::spec::status::Status;
@@ -28,15 +28,7 @@ fn uncached(device: Device) -> Subsystem {
         pages: PAGES,
         lba_shift,
     });
-    Subsystem::new(
-        device,
-        kit::NQN,
-        &namespaces,
-        Latency::None,
-        false,
-        Health::default(),
-    )
-    .expect("possible")
+    kit::subsystem(device, &namespaces)
 }
 
 fn subsystem(device: Device, cache_bytes: u64) -> Subsystem {
@@ -66,15 +58,8 @@ pub fn in_folder(cache_bytes: u64) -> (Subsystem, TempDir) {
 
 /// One large namespace, for commands of several slices.
 pub fn large(cache_bytes: u64) -> Subsystem {
-    let subsystem = Subsystem::new(
-        kit::device(64 << 20, false),
-        kit::NQN,
-        &[],
-        Latency::None,
-        false,
-        Health::default(),
-    );
-    subsystem.expect("possible").with_cache(cache_bytes)
+    let subsystem = kit::subsystem(kit::device(64 << 20, false), &[]);
+    subsystem.with_cache(cache_bytes)
 }
 
 /// What a block may hold after a power cut: the last is what it holds now.

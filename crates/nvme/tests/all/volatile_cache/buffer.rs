@@ -7,14 +7,13 @@ use crate::kit::{self, Rig, raw};
 use rand::RngExt;
 use remap_ssd_device::{Device, Lpn};
 use remap_ssd_nvme::controller::{
-    Blocks, Health, HostData, IoCommand, IoRequest, Issuer, Latency, RemapBlocks, Subsystem,
+    Blocks, HostData, IoCommand, IoRequest, Issuer, RemapBlocks, Subsystem,
 };
 use remap_ssd_nvme::spec::command::{RwCdw12, Sqe};
 use remap_ssd_nvme::spec::fabrics::Cc;
 use remap_ssd_nvme::spec::opcode::{admin, io};
 use remap_ssd_nvme::spec::status::Status;
 use remap_ssd_nvme::tcp::client::{Call, Client, entry};
-use remap_ssd_nvme::tcp::server::Limits;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -171,13 +170,11 @@ fn pages_that_a_remap_names_leave_the_buffer_and_zeroes_are_durable() {
 /// One large namespace, for commands of several slices. The buffer alone makes it a volatile write cache.
 fn large(buffer_bytes: u64) -> Subsystem {
     let device = Device::in_memory(with_buffer(64 << 20, buffer_bytes)).expect("possible");
-    let health = Health::default();
-    Subsystem::new(device, kit::NQN, &[], Latency::None, false, health).expect("possible")
+    kit::subsystem(device, &[]).in_memory()
 }
 
 fn network(buffer_bytes: u64) -> Rig {
-    let address = "127.0.0.1:0".parse().expect("an address");
-    Rig::serving(address, large(buffer_bytes), Limits::default())
+    Rig::of(large(buffer_bytes))
 }
 
 // Its first pages leave the buffer to make room, and its parts are executed as they arrive.
@@ -188,11 +185,7 @@ fn a_large_write_with_fua_from_the_network_is_durable_as_a_whole() {
     let data: Vec<u8> = (0..1 << 20).map(|at| (at >> 12) as u8 | 1).collect();
     let mut sqe = client.rw(io::WRITE, 0, 255);
     sqe.cdw12 |= RwCdw12::new().with_fua(true).into_bits();
-    let call = Call {
-        sqe,
-        send: &data,
-        receive: 0,
-    };
+    let call = Call::sending(sqe, &data);
     client
         .queue(|queue| queue.call("write", &call))
         .expect("written");
@@ -200,8 +193,6 @@ fn a_large_write_with_fua_from_the_network_is_durable_as_a_whole() {
 
     rig.subsystem.power_cut(0).expect("it recovers");
     assert!(client.read(0, 256).expect("read") == data);
-    drop(client);
-    rig.stop();
 }
 
 // As nvme-cli does it: id-ctrl, get-feature and set-feature 6. What was written before is durable,
@@ -218,11 +209,7 @@ fn a_host_sees_the_buffer_as_a_cache_and_switches_it_off_and_on() {
             cdw11: value,
             ..entry(admin::SET_FEATURES, 0)
         };
-        let call = Call {
-            sqe,
-            send: &[],
-            receive: 0,
-        };
+        let call = Call::new(sqe);
         client
             .admin(|queue| queue.call("feature", &call))
             .expect("it is supported");
@@ -249,8 +236,6 @@ fn a_host_sees_the_buffer_as_a_cache_and_switches_it_off_and_on() {
     let ended = admin.call(raw::property_set(property::CC, shuts_down), &[]);
     assert_eq!(ended.cqe.status(), Status::SUCCESS);
     assert_eq!(buffered(&rig.subsystem), 0);
-    drop(admin);
-    rig.stop();
 }
 
 /// The data of a write whose host switches the cache off when half of it has been taken.

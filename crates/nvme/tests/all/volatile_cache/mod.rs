@@ -146,16 +146,12 @@ fn a_cached_remap_is_written_back_as_a_remap() {
 // last one.
 #[test]
 fn a_large_write_with_fua_from_the_network_is_durable_as_a_whole() {
-    let rig = Rig::caching(kit::device(16 << 20, false), 4 << 20);
+    let rig = Rig::of(kit::subsystem(kit::device(16 << 20, false), &[]).with_cache(4 << 20));
     let mut client = rig.client();
     let data: Vec<u8> = (0..1 << 20).map(|at| (at >> 12) as u8 | 1).collect();
     let mut sqe = client.rw(io::WRITE, 0, 255);
     sqe.cdw12 |= RwCdw12::new().with_fua(true).into_bits();
-    let call = Call {
-        sqe,
-        send: &data,
-        receive: 0,
-    };
+    let call = Call::sending(sqe, &data);
     client
         .queue(|queue| queue.call("write", &call))
         .expect("written");
@@ -166,15 +162,13 @@ fn a_large_write_with_fua_from_the_network_is_durable_as_a_whole() {
         .expect("the device takes it");
     assert_eq!(cached, 0);
     assert!(client.read(0, 256).expect("read") == data);
-    drop(client);
-    rig.stop();
 }
 
 // As nvme-cli does it: id-ctrl, get-feature and set-feature 6. What was written before is durable,
 // too.
 #[test]
 fn a_host_sees_the_cache_and_switches_it_off_and_on() {
-    let rig = Rig::caching(kit::device(16 << 20, false), 4 << 20);
+    let rig = Rig::of(kit::subsystem(kit::device(16 << 20, false), &[]).with_cache(4 << 20));
     let mut client = rig.client();
     assert_eq!(client.controller().vwc & 1, 1);
 
@@ -184,11 +178,7 @@ fn a_host_sees_the_cache_and_switches_it_off_and_on() {
             cdw11: value,
             ..entry(opcode, 0)
         };
-        let call = Call {
-            sqe,
-            send: &[],
-            receive: 0,
-        };
+        let call = Call::new(sqe);
         let answer = client.admin(|queue| queue.call("feature", &call));
         answer.expect("it is supported").result & 1
     };
@@ -210,8 +200,6 @@ fn a_host_sees_the_cache_and_switches_it_off_and_on() {
     assert!(cached(&rig) > 0);
     client.flush().expect("flushed");
     assert_eq!(cached(&rig), 0);
-    drop(client);
-    rig.stop();
 }
 
 // A clean shutdown loses nothing.

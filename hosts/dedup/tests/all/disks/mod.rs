@@ -136,10 +136,7 @@ fn a_volume_of_files_lies_on_a_disk_that_deduplicates() {
     let disk = ccaw(device(), Hash::Md5);
     let volume = Volume::create(disk, &Processes::One, &NewVolume::default(), &mut |_, _| {})
         .expect("it fits");
-    let make = OpenOptions {
-        create: Create::New,
-        ..OpenOptions::default()
-    };
+    let make = OpenOptions::from(Create::New);
     let data = contents(&(100..200).collect::<Vec<u64>>());
     for name in ["one", "two"] {
         let file = volume.open(name, make).expect("a new file");

@@ -3,7 +3,7 @@
 use crate::kills::programs::{Job, write};
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
-use remap_ssd_nvme::controller::{AllReservations, Health, Latency, ReservationStore, Subsystem};
+use remap_ssd_nvme::controller::{AllReservations, ReservationStore, Subsystem};
 use remap_ssd_nvme::tcp::server::{ConnectionLabel, Log, Server as TcpServer};
 use remap_ssd_nvme::tcp::target::{Allowed, Port};
 use std::io::{BufRead, BufReader, Write};
@@ -99,8 +99,7 @@ fn serve(folder: &Path, address: SocketAddr) {
     // Devices of several tests have different names, which stay the same after a restart.
     let folder_name = folder.display().to_string().replace('/', "-");
     let nqn = format!("nqn.2026-11.test:remap-ssd-sqlite:{folder_name}");
-    let subsystem = Subsystem::new(device, &nqn, &[], Latency::None, true, Health::default())
-        .expect("possible");
+    let subsystem = Subsystem::new(device, &nqn, &[]).expect("possible");
     let kept = Kept(folder.with_extension("reservations"));
     let subsystem = subsystem.with_reservations(kept.load(), Box::new(kept));
     let port = Port::new(

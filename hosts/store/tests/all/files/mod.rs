@@ -7,7 +7,7 @@ mod steps;
 use proptest::prelude::*;
 use remap_ssd_device::{Device, DeviceConfig, LocalDisk};
 use remap_ssd_ftl::SchemeKind;
-use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
+use remap_ssd_nvme::controller::Subsystem;
 use remap_ssd_nvme::tcp::client::{Client, Options};
 use remap_ssd_nvme::tcp::server::{ConnectionLabel, Log, Server};
 use remap_ssd_nvme::tcp::target::{Allowed, Port};
@@ -25,10 +25,7 @@ fn a_range_whose_tail_alone_overlaps_its_target_is_read_before_it_is_written() {
     let disk = MemDisk::new(BYTES / PAGE as u64);
     let new = NewVolume::default();
     let volume = Volume::create(disk, &Processes::One, &new, &mut |_, _| {}).expect("possible");
-    let options = OpenOptions {
-        create: Create::New,
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions::from(Create::New);
     let file = volume.open("database", options).expect("possible");
     let bytes: Vec<u8> = (0..20 * PAGE).map(|at| (at / PAGE) as u8).collect();
     volume.write(file, 0, &bytes).expect("possible");
@@ -61,10 +58,7 @@ fn a_page_that_another_process_wrote_is_shared_as_it_is_now() {
     let new = NewVolume::default();
     let first = Volume::create(disk.clone(), &processes, &new, &mut |_, _| {}).expect("possible");
     let second = Volume::open(disk, &processes).expect("possible");
-    let options = OpenOptions {
-        create: Create::IfAbsent,
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions::from(Create::IfAbsent);
     let [from, to] = ["database", "copy"].map(|name| first.open(name, options).expect("possible"));
     first.write(from, 0, &[1; PAGE]).expect("possible");
     let same = second.open("database", options).expect("it is there");
@@ -181,14 +175,7 @@ fn every_store_is_the_same_store() {
     let os = OsStore::open(folder.path()).expect("it is there");
 
     let device = Device::format(config()).expect("possible");
-    let subsystem = Subsystem::new(
-        device,
-        "nqn.2026-11.test:store",
-        &[],
-        Latency::None,
-        true,
-        Health::default(),
-    );
+    let subsystem = Subsystem::new(device, "nqn.2026-11.test:store", &[]);
     let port = Port::new(
         Arc::new(subsystem.expect("possible")),
         Allowed {
@@ -252,11 +239,7 @@ fn every_store_is_the_same_store() {
 #[test]
 fn a_shared_page_is_programmed_once_and_a_store_that_cannot_share_says_why() {
     let steps = |store: &dyn Store| {
-        let options = OpenOptions {
-            create: Create::New,
-            open_end: false,
-            written_next: false,
-        };
+        let options = OpenOptions::from(Create::New);
         let (a, b) = (
             store.open("a", options).expect("possible"),
             store.open("b", options).expect("possible"),
@@ -316,16 +299,7 @@ fn a_gap_in_a_list_of_writes_is_zeroes_whatever_was_on_its_pages() {
     const HAD: usize = 18;
     let disk = MemDisk::new(300);
     let volume = volume(disk.clone());
-    let file = volume
-        .open(
-            "a",
-            OpenOptions {
-                create: Create::New,
-                open_end: false,
-                written_next: false,
-            },
-        )
-        .expect("possible");
+    let file = volume.open("a", Create::New.into()).expect("possible");
     let mut known = tagged(1, HAD * PAGE);
     let (most, last) = known.split_at((HAD - 1) * PAGE);
     volume.write(file, 0, most).expect("there is room");
@@ -369,16 +343,7 @@ fn what_cannot_be_is_one_sentence() {
     };
     let volume =
         Volume::create(disk.clone(), &Processes::One, &new, &mut |_, _| {}).expect("possible");
-    let create = |name: &str| {
-        volume.open(
-            name,
-            OpenOptions {
-                create: Create::New,
-                open_end: false,
-                written_next: false,
-            },
-        )
-    };
+    let create = |name: &str| volume.open(name, Create::New.into());
     for name in ["", "zero\0byte", &"x".repeat(256)] {
         assert!(
             matches!(create(name), Err(StoreError::BadName { .. })),

@@ -16,10 +16,7 @@ fn volume(disk: &MemDisk, cache_pages: u64) -> Volume<MemDisk> {
 }
 
 fn create(volume: &Volume<MemDisk>, name: &str, content: &[u8]) -> FileId {
-    let options = OpenOptions {
-        create: Create::New,
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions::from(Create::New);
     let file = volume.open(name, options).expect("possible");
     volume.write(file, 0, content).expect("possible");
     file

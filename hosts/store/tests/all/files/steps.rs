@@ -128,14 +128,7 @@ pub fn perform(store: &dyn Store, files: &mut BTreeMap<&str, Vec<u8>>, index: us
     match *step {
         Step::Open { name, create } => {
             let name = NAMES[name];
-            let opened = store.open(
-                name,
-                OpenOptions {
-                    create,
-                    open_end: false,
-                    written_next: false,
-                },
-            );
+            let opened = store.open(name, create.into());
             match (files.contains_key(name), create) {
                 (true, Create::New) => assert!(matches!(opened, Err(StoreError::Exists(_)))),
                 (false, Create::Never) => assert!(matches!(opened, Err(StoreError::NotFound(_)))),
