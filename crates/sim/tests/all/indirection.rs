@@ -175,10 +175,9 @@ fn a_write_buffer_merges_pages_of_a_unit() {
             let merged = run(1 << 20, "seqwrite");
             assert_eq!(plain.host_programs, 4 * 16_000);
             let cost = merged.indirection.expect("units of four pages");
-            assert_eq!(
-                (cost.read_modify_writes, cost.merged_in_buffer),
-                (4_000, 12_000)
-            );
+            assert_eq!(cost.read_modify_writes + cost.merged_in_buffer, 16_000);
+            // The run may begin and end within units.
+            assert!(cost.read_modify_writes.abs_diff(4_000) <= 1, "{cost:?}");
             let used = merged.write_buffer.as_ref().expect("a buffer");
             assert!(used.written_back.abs_diff(16_000) <= 256, "{used:?}");
             assert!(merged.host_programs.abs_diff(16_000) <= 256);
