@@ -7,6 +7,8 @@ use remap_ssd_ftl::SchemeKind;
 
 /// Distinct cuts of each scheme on each device; `UNIT_CUTS` sets another number.
 const CUTS: u64 = 250;
+/// The same in a write buffer: a slot of many words takes long to cut.
+const BUFFERED_CUTS: u64 = 80;
 
 /// The setups with larger units.
 fn setups() -> Vec<u32> {
@@ -63,7 +65,9 @@ fn units_survive_every_cut_under_every_scheme() {
 #[test]
 fn units_in_a_write_buffer_survive_every_cut() {
     let cuts = std::env::var("UNIT_CUTS").ok();
-    let cuts = cuts.and_then(|cuts| cuts.parse().ok()).unwrap_or(CUTS);
+    let cuts = cuts
+        .and_then(|cuts| cuts.parse().ok())
+        .unwrap_or(BUFFERED_CUTS);
     for scheme in SchemeKind::ALL
         .into_iter()
         .filter(|scheme| scheme.is_durable())
