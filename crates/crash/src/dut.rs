@@ -162,7 +162,7 @@ impl DeviceUnderTest {
                 _ => {}
             }
             if !self.read_only {
-                let promise = Promise::of(&command, self.ftl.config());
+                let promise = Promise::of(&command, self.ftl.config(), self.units.is_some());
                 self.in_flight.push(CommandInFlight { id, ack, promise });
             }
         } else {

@@ -21,7 +21,7 @@ pub(crate) enum Promise {
 
 impl Promise {
     /// The promise of a command's acknowledgement on a device of this configuration.
-    pub(crate) fn of(command: &ScriptCommand, config: &Config) -> Self {
+    pub(crate) fn of(command: &ScriptCommand, config: &Config, has_units: bool) -> Self {
         match *command {
             ScriptCommand::Flush => Self::Flush,
             ScriptCommand::Write { .. } | ScriptCommand::WriteMany { .. }
@@ -29,9 +29,10 @@ impl Promise {
             {
                 Self::Nothing
             }
-            // A scheme that uses the hint programs the page at once.
+            // A scheme that uses the hint programs the page at once. Of a unit's part it does not.
             ScriptCommand::WriteFor { lpn, home, .. }
-                if config.has_volatile_buffer() && (!config.scheme.uses_hints() || lpn == home) =>
+                if config.has_volatile_buffer()
+                    && (!config.scheme.uses_hints() || lpn == home || has_units) =>
             {
                 Self::Nothing
             }

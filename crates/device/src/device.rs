@@ -522,7 +522,7 @@ impl Device {
     }
 
     /// Writes back at most `pages` of these pages, in their newest versions, and takes them from the list; the second value is
-    /// their number.
+    /// their number. Indirection units are written whole, at least one.
     ///
     /// ```
     /// use remap_ssd_device::{Device, DeviceConfig, Lpn, Payload, SchemeKind};
@@ -552,15 +552,19 @@ impl Device {
         listed: &mut BufferedPages,
         pages: u32,
     ) -> (Completion, u32) {
-        let written = self.ftl.write_back_listed(listed, pages);
+        let unit = self.config.geometry.host_pages();
+        let written = self.ftl.write_back_listed(listed, pages.div_ceil(unit));
         let completion = self.complete(now, DataPath::Own, written.map(drop));
-        (completion, written.unwrap_or(0))
+        (completion, written.unwrap_or(0) * unit)
     }
 
     /// Makes the newest pages of a range durable, as a write with FUA does. Without a volatile write buffer all pages are
     /// durable when they are acknowledged.
     pub fn make_durable(&mut self, now: u64, lpn: Lpn, len: u32) -> Completion {
-        let result = self.ftl.make_durable(lpn, len);
+        let result = match &self.indirection {
+            None => self.ftl.make_durable(lpn, len),
+            Some(units) => units.make_durable(&mut self.ftl, lpn, len),
+        };
         self.complete(now, DataPath::Own, result)
     }
 

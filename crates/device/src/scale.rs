@@ -29,7 +29,7 @@ const DEALLOC_SLOTS_MIN: u32 = 64;
 const FS_PLACES_MIN: u32 = 64;
 const SEGMENT_BYTES_MIN: u32 = 256;
 const CACHE_BYTES_MIN: u64 = 4096;
-const BUFFER_BYTES_MIN: u64 = 64 << 10;
+const BUFFER_PAGES_MIN: u64 = 16;
 const SEGMENTS_PER_SUPERBLOCK: u64 = 16;
 
 impl DeviceConfig {
@@ -108,8 +108,9 @@ impl DeviceConfig {
         firmware.refresh_writes = writes.max(firmware.refresh_writes.min(1));
         let bytes = data.of(firmware.mapping_cache_bytes);
         firmware.mapping_cache_bytes = bytes.max(CACHE_BYTES_MIN.min(firmware.mapping_cache_bytes));
+        let least = BUFFER_PAGES_MIN * small.page_bytes() as u64;
         let bytes = data.of(firmware.write_buffer_bytes);
-        firmware.write_buffer_bytes = bytes.max(BUFFER_BYTES_MIN.min(firmware.write_buffer_bytes));
+        firmware.write_buffer_bytes = bytes.max(least.min(firmware.write_buffer_bytes));
         let writes = used.of(self.errors.writes_per_day);
         self.errors.writes_per_day = writes.max(self.errors.writes_per_day.min(1));
 

@@ -111,7 +111,7 @@ impl Ftl {
             dealloc: DeallocLog::new(&config, &layout),
             atomic_slot: AtomicSlot::new(&config, &layout),
             files: FileMap::new(&config, &layout),
-            buffer: WriteBuffer::new(&config, &layout, media.mode()).map(Box::new),
+            buffer: WriteBuffer::new(&config, &layout, &geometry, media.mode()).map(Box::new),
             core: Core::new(config, media, reserve),
             scheme,
             dedup,

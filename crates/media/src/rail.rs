@@ -74,6 +74,8 @@ struct PendingOp {
     stores_below: u64,
     /// The operations that it names: programs, clearings, erases, stores to the same record.
     named: Vec<u64>,
+    /// The words whose earlier stores come before it.
+    record: Option<Range<usize>>,
 }
 
 impl PendingOp {
@@ -200,6 +202,17 @@ impl Rail {
         pages.chain(clears.copied()).collect()
     }
 
+    /// The pending stores to a record, back to the first one that comes after all earlier ones.
+    fn last_stores<'a>(&'a self, record: &'a Range<usize>) -> impl Iterator<Item = u64> + 'a {
+        let to_record = |op: &&PendingOp| matches!(&op.effect, MediaEffect::Store { word, .. } if record.contains(word));
+        let mut is_first = false;
+        let stores = self.pending.iter().rev().filter(to_record);
+        let last = stores.take_while(move |op| {
+            !std::mem::replace(&mut is_first, op.record.as_ref() == Some(record))
+        });
+        last.map(|op| op.token)
+    }
+
     /// Records an effect as pending: a store as one operation per word, any other as one.
     pub(crate) fn push(&mut self, effect: &MediaEffect<StoredPage, &[u64]>, order: EffectOrder) {
         let effect = match *effect {
@@ -241,10 +254,8 @@ impl Rail {
         // A copy is no more durable than the page it was read from.
         let source = self.waited(copied.map_or(0..0, |page| page.0..page.0 + 1));
         let mut tokens = self.named(source.clone(), After::NOTHING);
-        if let Some(record) = record {
-            let to_record = |op: &&PendingOp| matches!(&op.effect, MediaEffect::Store { word, .. } if record.contains(word));
-            let stores = self.pending.iter().filter(to_record);
-            tokens.extend(stores.map(|op| op.token));
+        if let Some(record) = &record {
+            tokens.extend(self.last_stores(record));
         }
 
         let pages = self.waited(after.named_pages());
@@ -265,6 +276,7 @@ impl Rail {
             all_below: if after.is_all() { since } else { 0 },
             stores_below,
             named: tokens,
+            record,
             effect,
         };
 

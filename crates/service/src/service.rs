@@ -273,7 +273,8 @@ fn tell(subsystem: &Subsystem) {
 fn cut_power(subsystem: &Subsystem, seed: u64) {
     let Err(status) = subsystem.cut_power(seed, |device, report| {
         let is_volatile = device.config().firmware.has_volatile_buffer();
-        let buffered = is_volatile.then(|| device.ftl().buffered_pages());
+        let units = is_volatile.then(|| device.ftl().buffered_pages());
+        let buffered = units.map(|units| units * device.config().geometry.host_pages());
         tell_cut(&report, buffered.unwrap_or(0));
         std::process::exit(0);
     });

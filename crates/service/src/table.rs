@@ -8,7 +8,6 @@ use remap_ssd_ftl::{Ftl, Stream, SuperblockState};
 use remap_ssd_http::status::{Nvram, Status, Superblocks, Wear, WriteBuffer};
 use remap_ssd_http::{Cells, CommandStatistics};
 use remap_ssd_media::SbId;
-use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_nvme::controller::statistics;
 use remap_ssd_nvme::controller::telemetry::{CommandKind, Telemetry};
 
@@ -64,7 +63,7 @@ impl SuperblockTable {
         };
         self.write_buffer = WriteBuffer {
             capacity_bytes: ftl.config().write_buffer_bytes,
-            used_bytes: u64::from(ftl.buffered_pages()) * PAGE_BYTES as u64,
+            used_bytes: u64::from(ftl.buffered_pages()) * geometry.page_bytes() as u64,
             volatile: ftl.config().has_volatile_buffer(),
         };
         self.read_only = ftl.is_read_only();

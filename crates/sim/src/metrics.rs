@@ -406,6 +406,7 @@ fn mapping_cost(device: &Device, stats: &Stats) -> MappingCost {
 /// Use of the write buffer in the run, if there is one.
 fn write_buffer(device: &Device, stats: &Stats) -> Option<WriteBufferUse> {
     let bytes = device.config().firmware.write_buffer_bytes;
+    let unit = device.config().geometry.host_pages();
     (bytes > 0).then(|| WriteBufferUse {
         bytes,
         hits: stats.buffer_hits,
@@ -413,7 +414,7 @@ fn write_buffer(device: &Device, stats: &Stats) -> Option<WriteBufferUse> {
         deallocated: stats.buffer_deallocated,
         remapped: stats.buffer_remapped,
         written_back: stats.buffer_written_back,
-        pages_left: device.ftl().buffered_pages().into(),
+        pages_left: u64::from(device.ftl().buffered_pages()) * u64::from(unit),
     })
 }
 
@@ -459,6 +460,7 @@ fn add_units(summary: &mut RunSummary, counts: &IndirectionCounts, unit_pages: u
         unit_bytes: unit_pages * PAGE_BYTES as u64,
         whole_writes: counts.whole_writes,
         read_modify_writes: counts.read_modify_writes,
+        merged_in_buffer: counts.merged_in_buffer,
         copied_units: counts.copied_units,
         kept_pages: counts.kept_pages,
     });

@@ -196,8 +196,11 @@ pub struct IndirectionCost {
     pub unit_bytes: u64,
     /// Units that the host wrote whole, without a read.
     pub whole_writes: u64,
-    /// Units of which the host wrote a part: read, changed and programmed.
+    /// Units of which the host wrote a part: read, changed, and programmed at once or from the write buffer.
     pub read_modify_writes: u64,
+    /// Units of which the host wrote a part while they were in the write buffer: neither read from flash nor programmed for it.
+    #[serde(default)]
+    pub merged_in_buffer: u64,
     /// Units that remap commands copied in part, or from several units: read and programmed.
     pub copied_units: u64,
     /// Pages that the host deallocated and that kept their contents, since it did not deallocate their whole unit.

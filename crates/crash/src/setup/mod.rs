@@ -15,7 +15,7 @@ use remap_ssd_ftl::{
     Config, ConfigError, EntrySize, GcPolicy, Granularity, Guard, Guards, Medium, SchemeKind,
     SchemeValues,
 };
-use remap_ssd_media::geometry::{PAGE_BYTES, Shape};
+use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{ContentMode, Geometry, WordLine};
 use std::fmt;
 use std::ops::Range;
@@ -348,7 +348,7 @@ impl SetupProfile {
             } else {
                 self.mapping_cache_bytes
             },
-            write_buffer_bytes: self.buffer_pages * PAGE_BYTES as u64,
+            write_buffer_bytes: self.buffer_pages * u64::from(self.word_line.indirection_bytes),
             buffered_remaps: self.buffered_remaps,
             slc_share: self.slc_share,
             slc_dynamic: self.slc_dynamic,

@@ -58,7 +58,7 @@ pub(super) struct SetupProfile {
     pub refresh_reads: u32,
     /// Bytes of the mapping cache, under schemes whose table can be on flash; 0 if there is none.
     pub mapping_cache_bytes: u64,
-    /// Pages of the write buffer, with page mapping; 0 if there is none.
+    /// Pages of the write buffer, or indirection units, with page mapping; 0 if there is none.
     pub buffer_pages: u64,
     /// What remaps do with the pages in it.
     pub buffered_remaps: BufferedRemaps,

@@ -12,8 +12,12 @@ pub struct IndirectionCounts {
     pub pages_written: u64,
     /// Units that the host wrote whole: programmed without a read.
     pub whole_writes: u64,
-    /// Units of which the host wrote a part: read and programmed.
+    /// Units of which the host wrote a part: read, and programmed at once or from the write buffer.
     pub read_modify_writes: u64,
+    /// Units of which the host wrote a part, and which were in the write buffer: neither read from flash nor programmed for it.
+    pub merged_in_buffer: u64,
+    /// Pages of 4 KiB that the host read from units in the write buffer.
+    pub buffer_hits: u64,
     /// Units that a remap command copied in part or from several units: read and programmed.
     pub copied_units: u64,
     /// Pages of 4 KiB that were copied, since source and target are at different places in their units.
@@ -35,6 +39,8 @@ impl Sub for IndirectionCounts {
             pages_written: self.pages_written - earlier.pages_written,
             whole_writes: self.whole_writes - earlier.whole_writes,
             read_modify_writes: self.read_modify_writes - earlier.read_modify_writes,
+            merged_in_buffer: self.merged_in_buffer - earlier.merged_in_buffer,
+            buffer_hits: self.buffer_hits - earlier.buffer_hits,
             copied_units: self.copied_units - earlier.copied_units,
             demoted_unaligned: self.demoted_unaligned - earlier.demoted_unaligned,
             demoted_partial: self.demoted_partial - earlier.demoted_partial,
@@ -80,6 +86,11 @@ impl IndirectionCounts {
             slc_programs: pages(stats.slc_programs),
             slc_folded: pages(stats.slc_folded),
             slc_died: pages(stats.slc_died),
+            buffer_hits: self.buffer_hits,
+            buffer_overwritten: pages(stats.buffer_overwritten),
+            buffer_deallocated: pages(stats.buffer_deallocated),
+            buffer_remapped: pages(stats.buffer_remapped),
+            buffer_written_back: pages(stats.buffer_written_back),
             lost_references: pages(stats.lost_references),
             merge_programs: pages(stats.merge_programs),
             merge_pads: pages(stats.merge_pads),

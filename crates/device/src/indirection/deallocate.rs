@@ -114,10 +114,10 @@ impl Indirection {
             ftl.wait_for_earlier();
             return Ok(());
         }
-        self.counts.read_modify_writes += 1;
+        self.count_merge(ftl, &Ok(before));
         let (payload, _) = self.pages.over(ftl.view(before));
         let written = match leaving {
-            Leaving::Discarded => ftl.write_merged(unit, &payload),
+            Leaving::Discarded => ftl.write_copied(unit, &payload),
             Leaving::Moved => ftl.write_moved(unit, &payload),
         };
         charge(ftl, Step::new(DataPath::Merged, true));

@@ -264,6 +264,14 @@ impl Indirection {
         done
     }
 
+    /// Makes the newest contents of pages durable, and with them those of their units.
+    pub(crate) fn make_durable(&self, ftl: &mut Ftl, page: Lpn, len: u32) -> Result<(), Refusal> {
+        self.check_range(ftl, page, len)?;
+        let first = self.unit(page);
+        let end = (page.0 + len).div_ceil(self.pages());
+        ftl.make_durable(first, Lpn(end).offset_from(first))
+    }
+
     /// Reads a page at once, whose unit is then charged as one page. `view_found` shows it.
     pub(crate) fn find_page(
         &mut self,
@@ -304,6 +312,9 @@ impl Indirection {
     /// Reads a unit for the host, which needs `count` of its pages: the others do not leave the die.
     fn find(&mut self, ftl: &mut Ftl, unit: Lpn, count: u32) -> Result<Option<Ppn>, Refusal> {
         let found = ftl.find(unit);
+        if is_buffered(ftl, &found) {
+            self.counts.buffer_hits += u64::from(count);
+        }
         if count < self.pages() {
             let ops = ftl.media_mut().ops.iter_mut();
             for op in ops.filter(|op| op.kind == OpKind::Read && op.purpose == Purpose::Host) {
@@ -338,12 +349,23 @@ impl Indirection {
             return written;
         }
 
-        self.counts.read_modify_writes += 1;
         let before = ftl.find(unit);
+        self.count_merge(ftl, &before);
         let continues = goes_on || before.is_ok();
         charge(ftl, Step::of_pages(DataPath::ToMerge, count, continues));
         let (payload, _) = self.pages.over(ftl.view(before?));
-        write_merged(ftl, unit, &payload, goes_on, charge)
+        let written = ftl.write_merged(unit, &payload);
+        end_merged(ftl, goes_on, charge);
+        written
+    }
+
+    /// Counts a unit of which a part is written over what was found.
+    fn count_merge(&mut self, ftl: &Ftl, before: &Result<Option<Ppn>, Refusal>) {
+        if is_buffered(ftl, before) {
+            self.counts.merged_in_buffer += 1;
+        } else {
+            self.counts.read_modify_writes += 1;
+        }
     }
 
     /// Refuses pages after the last unit.
@@ -357,18 +379,15 @@ impl Indirection {
     }
 }
 
-/// Writes a unit whose pages were merged in the previous step.
-fn write_merged(
-    ftl: &mut Ftl,
-    unit: Lpn,
-    payload: &Payload<'_>,
-    goes_on: bool,
-    charge: &mut Charge<'_>,
-) -> Result<(), Refusal> {
-    let written = ftl.write_merged(unit, payload);
+/// Returns true if a unit was found in the write buffer.
+fn is_buffered(ftl: &Ftl, found: &Result<Option<Ppn>, Refusal>) -> bool {
+    matches!(found, Ok(Some(ppn)) if !ftl.is_on_flash(*ppn))
+}
+
+/// A unit has been written whose pages were merged in the previous step.
+fn end_merged(ftl: &mut Ftl, goes_on: bool, charge: &mut Charge<'_>) {
     if !goes_on {
         ftl.end_write();
     }
     charge(ftl, Step::new(DataPath::Merged, goes_on));
-    written
 }

@@ -19,7 +19,7 @@
 //! units are remapped (the firmware's).
 
 use super::deallocate::Leaving;
-use super::{Charge, Indirection, write_merged};
+use super::{Charge, Indirection, end_merged};
 use crate::step::{DataPath, Step};
 use remap_ssd_ftl::{Ftl, Lpn, Refusal, Remap};
 use remap_ssd_media::Ppn;
@@ -87,6 +87,8 @@ impl Indirection {
 
         self.counts.pages_written += u64::from(len);
         if target == source {
+            // Durable when it is acknowledged, as all remaps.
+            self.make_durable(ftl, target, len)?;
             ftl.wait_for_earlier();
             return Ok(());
         }
@@ -224,7 +226,9 @@ impl Indirection {
                 Ok(())
             };
         }
-        write_merged(ftl, target, &payload, true, charge)
+        let written = ftl.write_copied(target, &payload);
+        end_merged(ftl, true, charge);
+        written
     }
 
     /// Reads the pages of the source, and finds what the target's unit has had.

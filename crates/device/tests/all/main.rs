@@ -16,5 +16,6 @@ mod memory;
 mod slc;
 mod timing;
 mod timing_waits;
+mod units_in_buffer;
 mod units_with_bytes;
 mod volatile_buffer;

@@ -3,6 +3,7 @@
 
 use super::kit::numbers::Numbers;
 use super::kit::{page, tiny};
+use super::units_in_buffer;
 use remap_ssd_device::{
     Device, DeviceConfig, Disk, DiskRemap, LocalDisk, Lpn, OpenError, Refusal, Remap, SchemeKind,
 };
@@ -123,6 +124,37 @@ fn bytes_of_units_are_those_of_an_array_of_pages() {
                 held.check(&mut device, at);
             }
         }
+    }
+}
+
+/// The same in a write buffer: a cut loses nothing of a saved one, nor of a volatile one after a flush.
+#[test]
+fn so_they_are_in_a_write_buffer() {
+    for (unit, scheme, slots, protected) in [
+        (2, SchemeKind::RemapSsd, 12, true),
+        (4, SchemeKind::RemapSsdX, 3, false),
+        (4, SchemeKind::NLog, 6, true),
+        (16, SchemeKind::None, 8, false),
+    ] {
+        let device = Device::in_memory(units_in_buffer::config(unit, scheme, slots, protected));
+        let mut device = device.expect("a valid device");
+        let mut held = Contents(vec![0; device.config().logical_pages() as usize]);
+        let mut random = Numbers(u64::from(unit) + 21);
+        let mut merged = 0;
+        for at in 0..500 {
+            step(&mut device, &mut held, &mut random, unit.into());
+            if at % 20 == 0 {
+                held.check(&mut device, at);
+            }
+            if at % 50 == 49 {
+                merged += device.indirection_counts().merged_in_buffer;
+                assert!(device.stats().buffer_written_back > 0);
+                device.flush(0).result.expect("there is room");
+                device = device.power_cycle().expect("it recovers").0;
+                held.check(&mut device, at);
+            }
+        }
+        assert!(merged > 0, "{unit}");
     }
 }
 

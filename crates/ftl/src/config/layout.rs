@@ -6,14 +6,13 @@
 //! + 1                   aborted commands     64 words           (atomic)
 //! + 64                  deallocation log     2 halves x slots x 2 words (dealloc)
 //! + 2 halves            file map             1 word, 2 slots x 2 words a file, 4 words an entry (files)
-//! + file map            write buffer         514 words a page    (buffer)
+//! + file map            write buffer         2 words and its bytes a page (buffer)
 //! rest                  the scheme's own
 //! ```
 //! Invariant: a function of the configuration and the geometry alone.
 
 use crate::config::Config;
 use remap_ssd_media::Geometry;
-use remap_ssd_media::geometry::PAGE_BYTES;
 
 /// Words of a superblock's life record.
 pub(crate) const LIFE_WORDS: usize = 3;
@@ -22,8 +21,13 @@ pub(crate) const ABORTED_SLOTS: usize = 64;
 /// Words of a deallocation record.
 pub(crate) const DEALLOC_WORDS: usize = 2;
 
-/// Words of a slot of the write buffer: its owner, its number and 4 KiB.
-pub(crate) const BUFFER_SLOT_WORDS: usize = 2 + PAGE_BYTES / 8;
+/// Words of a slot of the write buffer before its content: its owner and its number.
+pub(crate) const BUFFER_HEADER_WORDS: usize = 2;
+
+/// Words of a slot of the write buffer with the bytes of a page.
+pub(crate) fn buffer_slot_words(geometry: &Geometry) -> usize {
+    BUFFER_HEADER_WORDS + geometry.page_bytes() / 8
+}
 
 /// Words of a slot of the file map's table.
 pub(crate) const FILE_SLOT_WORDS: usize = 2;
@@ -69,7 +73,8 @@ impl NvramLayout {
         let files = dealloc + 2 * dealloc_slots * DEALLOC_WORDS;
         let file_map = file_map_words(config.fs_files.saturating_mul(2), config.fs_blocks);
         let buffer = files + file_map;
-        let buffer_words = config.saved_buffer_slots() as usize * BUFFER_SLOT_WORDS;
+        let slots = config.saved_buffer_slots(geometry);
+        let buffer_words = slots as usize * buffer_slot_words(geometry);
         let scheme = (buffer + buffer_words).next_multiple_of(8);
         Self {
             atomic,

@@ -14,8 +14,10 @@ use remap_ssd_media::geometry::PAGE_BYTES;
 
 /// Bytes of the smallest mapping cache.
 const CACHE_BYTES_MIN: u64 = 64;
-/// Bytes of the smallest write buffer.
-const BUFFER_BYTES_MIN: u64 = 2 * PAGE_BYTES as u64;
+/// Pages of the smallest write buffer.
+const BUFFER_SLOTS_MIN: u64 = 2;
+/// Bytes of the largest one: its slots have numbers of 31 bits.
+const BUFFER_BYTES_MAX: u64 = (u32::MAX / 2) as u64 * PAGE_BYTES as u64;
 /// Largest share of the superblocks in SLC mode.
 const SLC_SHARE_MAX: f64 = 0.5;
 
@@ -217,22 +219,24 @@ impl Config {
             return Ok(());
         }
         let fail = |text: String| Err(ConfigError(text));
-        if bytes < BUFFER_BYTES_MIN || self.buffer_slots() > u32::MAX / 2 {
-            return fail(format!(
-                "write_buffer_bytes = {bytes} must be 0 or {BUFFER_BYTES_MIN} to 8796093018112"
-            ));
+        let least = BUFFER_SLOTS_MIN * geometry.page_bytes() as u64;
+        if !(least..=BUFFER_BYTES_MAX).contains(&bytes) {
+            return fail(match geometry.host_pages() {
+                1 => format!(
+                    "write_buffer_bytes = {bytes} must be 0 or {least} to {BUFFER_BYTES_MAX}"
+                ),
+                _ => format!(
+                    "write_buffer_bytes = {bytes} must be 0 or {least} to {BUFFER_BYTES_MAX}, two indirection units or more: \
+                     the buffer holds units of {} bytes",
+                    geometry.page_bytes()
+                ),
+            });
         }
         if self.is_hybrid() {
             return fail("write_buffer_bytes works with mapping = \"page\" only: hybrid mapping puts blocks in the order in which they are written".into());
         }
-        if geometry.host_pages() > 1 {
-            return fail(
-                "write_buffer_bytes works with pages of 4 KiB only: leave indirection_bytes out"
-                    .into(),
-            );
-        }
         // What a capacitor saves is checked with the rest of the NVRAM.
-        let flash = u64::from(geometry.pages()) * PAGE_BYTES as u64;
+        let flash = u64::from(geometry.pages()) * geometry.page_bytes() as u64;
         if self.has_volatile_buffer() && bytes > flash {
             return fail(format!(
                 "write_buffer_bytes = {bytes} must be at most the {flash} bytes of the flash"
@@ -331,7 +335,7 @@ impl Config {
     /// One sentence: what is too large.
     fn check_nvram(&self, geometry: &Geometry) -> Result<(), ConfigError> {
         let nvram = self.nvram_words(geometry) as u64 * 8;
-        let flash = u64::from(geometry.pages()) * PAGE_BYTES as u64;
+        let flash = u64::from(geometry.pages()) * geometry.page_bytes() as u64;
         if nvram <= flash {
             return Ok(());
         }

@@ -16,8 +16,8 @@ use crate::config::guard::Guards;
 use crate::config::kind::{SchemeKey, SchemeKind};
 use crate::dedup::FingerprintKind;
 use crate::policy::GcPolicy;
-use remap_ssd_media::Lpn;
 use remap_ssd_media::geometry::PAGE_BYTES;
+use remap_ssd_media::{Geometry, Lpn};
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::BTreeMap;
 
@@ -173,15 +173,15 @@ impl Config {
         self.mapping_cache_bytes > 0
     }
 
-    /// Pages that the write buffer holds.
-    pub fn buffer_slots(&self) -> u32 {
-        (self.write_buffer_bytes / PAGE_BYTES as u64) as u32
+    /// Pages that the write buffer holds: indirection units, if these are larger.
+    pub fn buffer_slots(&self, geometry: &Geometry) -> u32 {
+        (self.write_buffer_bytes / geometry.page_bytes() as u64) as u32
     }
 
     /// Slots of the write buffer that a capacitor saves when power fails: all or none.
-    pub(crate) fn saved_buffer_slots(&self) -> u32 {
+    pub(crate) fn saved_buffer_slots(&self, geometry: &Geometry) -> u32 {
         if self.power_loss_protection {
-            self.buffer_slots()
+            self.buffer_slots(geometry)
         } else {
             0
         }

@@ -7,7 +7,7 @@
 //! ```text
 //! word 0    LPN, and whether the slot is in use
 //! word 1    sequence number (WSN)
-//! rest      content: 512 words of bytes; one word on a device whose contents are identities
+//! rest      content: the bytes of a page, 512 words of 4 KiB; one word on a device whose contents are identities
 //! ```
 //! How a slot is filled again:
 //!
@@ -17,27 +17,29 @@
 //! 2. word 1 and the content, after 1                        cut before 3: none
 //! 3. word 0, after 2                                        cut after 3: the new page
 //! ```
+//! A page that was merged with what it had shows commands in flight, and 2 waits for these, too (`verbs::merge`).
+//!
 //! Invariant: a page in the index is the newest version of its LPN, which has no page on flash if the slots are saved.
 //! Absent: when pages leave for flash (`verbs::buffer`).
 
 use crate::config::Config;
 use crate::config::guard::{Guard, Guards};
-use crate::config::layout::{BUFFER_SLOT_WORDS, NvramLayout};
+use crate::config::layout::{BUFFER_HEADER_WORDS, NvramLayout, buffer_slot_words};
 use crate::error::Contradiction;
 use crate::mapping::map::Map;
 use crate::records::twins::Twins;
 use crate::stats::RemapCounts;
 use bitfield_struct::bitfield;
-use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{
-    After, ContentMode, Lpn, Media, MediaError, PageView, Payload, Ppn, Purpose,
+    After, ContentMode, Geometry, Lpn, Media, MediaError, PageView, Payload, Ppn, Purpose,
 };
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
-/// Words before a slot's content.
-const HEADER_WORDS: usize = 2;
+/// Words of a slot on a device whose contents are identities.
+const IDENTITY_SLOT_WORDS: usize = BUFFER_HEADER_WORDS + 1;
+
 /// First word of a slot.
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
@@ -62,6 +64,8 @@ pub(crate) struct BufferedPage {
     pub lpn: Lpn,
     /// In a volatile buffer a number of the buffer's own, by which pages are told apart.
     pub wsn: u64,
+    /// The page keeps a part of what it had, and so shows commands that may be in flight: what it becomes on flash waits for these.
+    pub is_merged: bool,
     content: BufferedContent,
 }
 
@@ -161,11 +165,16 @@ impl FreeSlot {
 
 impl WriteBuffer {
     /// An empty buffer; `None` if the device has none.
-    pub(crate) fn new(config: &Config, layout: &NvramLayout, mode: ContentMode) -> Option<Self> {
-        let slots = config.buffer_slots();
+    pub(crate) fn new(
+        config: &Config,
+        layout: &NvramLayout,
+        geometry: &Geometry,
+        mode: ContentMode,
+    ) -> Option<Self> {
+        let slots = config.buffer_slots(geometry);
         let slot_words = match mode {
-            ContentMode::Bytes => BUFFER_SLOT_WORDS,
-            ContentMode::Identity | ContentMode::None => HEADER_WORDS + 1,
+            ContentMode::Bytes => buffer_slot_words(geometry),
+            ContentMode::Identity | ContentMode::None => IDENTITY_SLOT_WORDS,
         };
         (slots > 0).then(|| Self {
             guards: config.guards,
@@ -242,13 +251,15 @@ impl WriteBuffer {
         }
     }
 
-    /// Stores a page in a free slot, which must exist. Returns true if it replaces a page of its LPN.
+    /// Stores a page in a free slot, which must exist. Returns true if it replaces a page of its LPN. `merged_after`: the
+    /// operations that a merged page waits for.
     pub(crate) fn put(
         &mut self,
         media: &mut Media,
         lpn: Lpn,
         wsn: u64,
         payload: &Payload<'_>,
+        merged_after: Option<After>,
     ) -> bool {
         let FreeSlot { slot, superseded } = self.free.pop_front().expect("room was made");
         let content = match payload {
@@ -260,11 +271,17 @@ impl WriteBuffer {
         }
         if !self.is_volatile {
             let words = self.content_words(&content);
-            self.store(media, slot, superseded.order(), (lpn, wsn, &words));
+            let after = (superseded.order(), merged_after.unwrap_or(After::NOTHING));
+            self.store(media, slot, after, (lpn, wsn, &words));
         }
 
         let replaced = self.index.insert(lpn, slot);
-        self.pages[slot as usize] = Some(BufferedPage { lpn, wsn, content });
+        self.pages[slot as usize] = Some(BufferedPage {
+            lpn,
+            wsn,
+            is_merged: merged_after.is_some(),
+            content,
+        });
         self.note_order(slot, wsn);
         if let Some(old) = replaced {
             self.free(old, Superseded::ByStore);
@@ -317,12 +334,13 @@ impl WriteBuffer {
         self.oldest.push_back((slot, wsn));
     }
 
-    /// Steps 1 to 3.
+    /// Steps 1 to 3. What was read for a merged page may be another page than that which superseded the former one: so step 2
+    /// waits for it, since an operation names one page.
     fn store(
         &self,
         media: &mut Media,
         slot: u32,
-        freed: After,
+        (freed, merged): (After, After),
         (lpn, wsn, content): (Lpn, u64, &[u64]),
     ) {
         let record = self.words(slot);
@@ -341,7 +359,7 @@ impl WriteBuffer {
             media.change_capacitor(record.clone(), word, values, Purpose::Host, after);
         };
         change(record.start, &[0], after);
-        change(record.start + 1, &stored, After::NOTHING);
+        change(record.start + 1, &stored, merged);
         change(record.start, &[owner], After::NOTHING);
     }
 
@@ -349,7 +367,7 @@ impl WriteBuffer {
         match content {
             BufferedContent::Identity(identity) => vec![*identity],
             // A device without contents accepts bytes, and stores none.
-            BufferedContent::Bytes(_) if self.slot_words < BUFFER_SLOT_WORDS => vec![0],
+            BufferedContent::Bytes(_) if self.slot_words == IDENTITY_SLOT_WORDS => vec![0],
             BufferedContent::Bytes(bytes) => bytes
                 .chunks_exact(8)
                 .map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")))
@@ -425,7 +443,7 @@ impl WriteBuffer {
         }
         let lpn = owner.map_or(Lpn::ZERO, |owner| owner.lpn());
         let content: Result<Vec<u64>, MediaError> = words
-            .skip(HEADER_WORDS)
+            .skip(BUFFER_HEADER_WORDS)
             .map(|word| media.load(word))
             .collect();
         let (Ok(wsn), Ok(content)) = (wsn, content) else {
@@ -435,14 +453,20 @@ impl WriteBuffer {
         let content = match content[..] {
             [identity] => BufferedContent::Identity(identity),
             _ => {
-                let mut bytes = vec![0; PAGE_BYTES].into_boxed_slice();
+                let mut bytes = vec![0; content.len() * 8].into_boxed_slice();
                 for (to, word) in bytes.chunks_exact_mut(8).zip(content) {
                     to.copy_from_slice(&word.to_le_bytes());
                 }
                 BufferedContent::Bytes(bytes)
             }
         };
-        let page = BufferedPage { lpn, wsn, content };
+        // Nothing is in flight.
+        let page = BufferedPage {
+            lpn,
+            wsn,
+            is_merged: false,
+            content,
+        };
         Some(FoundSlot::Page { slot, page })
     }
 
@@ -517,7 +541,7 @@ impl WriteBuffer {
                 ));
             }
             let content = page.map(|page| self.content_words(&page.content));
-            let stored = words.skip(HEADER_WORDS).map(|word| media.peek(word));
+            let stored = words.skip(BUFFER_HEADER_WORDS).map(|word| media.peek(word));
             if !content.is_some_and(|content| stored.eq(content)) {
                 return fail(format!(
                     "slot {slot} of the write buffer does not hold the content of LPN {lpn}"

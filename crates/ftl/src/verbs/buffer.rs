@@ -42,9 +42,9 @@ impl Ftl {
         self.buffer.as_ref().is_some_and(|buffer| buffer.has(lpn))
     }
 
-    /// Returns true if a page that `find` returned is on flash.
+    /// Returns true if a page that `find` returned is on flash, not in the write buffer.
     #[inline]
-    pub(crate) fn is_on_flash(&self, ppn: Ppn) -> bool {
+    pub fn is_on_flash(&self, ppn: Ppn) -> bool {
         ppn.0 < self.core.geometry.pages()
     }
 
@@ -63,26 +63,37 @@ impl Ftl {
         Some(buffer.view(slot, self.core.media.mode()))
     }
 
-    /// Writes a page to the buffer.
+    /// Writes a page to the buffer. `is_merged`: it keeps a part of what it had.
     #[cold]
     pub(crate) fn write_buffered(
         &mut self,
         lpn: Lpn,
         payload: &Payload<'_>,
+        is_merged: bool,
     ) -> Result<(), Refusal> {
         // Room first: if flash takes no more pages, nothing has changed.
         self.make_buffer_room(lpn)?;
-        self.enter_buffer(lpn, payload)?;
+        self.enter_buffer(lpn, payload, is_merged)?;
         self.core.stats.host_writes += 1;
         Ok(())
     }
 
     /// Puts a page into a buffer that has room.
-    pub(crate) fn enter_buffer(&mut self, lpn: Lpn, payload: &Payload<'_>) -> Result<(), Refusal> {
+    pub(crate) fn enter_buffer(
+        &mut self,
+        lpn: Lpn,
+        payload: &Payload<'_>,
+        is_merged: bool,
+    ) -> Result<(), Refusal> {
         let is_volatile = self.core.config.has_volatile_buffer();
         if !is_volatile && self.core.config.caches_mapping() {
             self.cache_entry(lpn)?;
         }
+        // Where the page is now that was read.
+        let merged_after = is_merged.then(|| match self.core.tables.map.get(lpn) {
+            Some(mapping) => After::page(mapping.ppn).and(After::FENCE),
+            None => After::FENCE,
+        });
         if let Some(buffer) = &mut self.buffer {
             // A page that a cut loses is no witness: it takes a number of the clock when it leaves.
             let number = if is_volatile {
@@ -90,7 +101,7 @@ impl Ftl {
             } else {
                 self.core.clock.tick()
             };
-            let replaced = buffer.put(&mut self.core.media, lpn, number, payload);
+            let replaced = buffer.put(&mut self.core.media, lpn, number, payload, merged_after);
             self.core.stats.buffer_overwritten += u64::from(replaced);
         }
         // 1. the slot  2. the tables. What is reclaimed because of 2 waits for 1. A volatile slot survives no cut, so
@@ -105,7 +116,7 @@ impl Ftl {
     /// is filled without a wait.
     pub(crate) fn make_buffer_room(&mut self, lpn: Lpn) -> Result<(), Refusal> {
         // A word line at a time, unless that is more than half of the buffer.
-        let slots = self.core.config.buffer_slots();
+        let slots = self.core.config.buffer_slots(&self.core.geometry);
         let count = self.core.geometry.stripe().clamp(1, slots / 2);
         let least = count.max(slots / FREE_ONE_IN);
         while let Some(buffer) = &mut self.buffer
@@ -234,7 +245,8 @@ impl Ftl {
         // A page in a saved buffer has a mapping only if it has been written just now.
         let has_left = |twin: &Lpn| self.core.tables.map.get(*twin).is_some();
         match buffer.twin(lpn).filter(has_left) {
-            Some(twin) => self.write_twin(lpn, twin, &page.payload()),
+            Some(twin) => self.write_twin(lpn, twin, &page),
+            None if page.is_merged => self.write_back_merged(lpn, &page.payload()),
             None => self.write_page(lpn, &page.payload()),
         }
     }

@@ -11,9 +11,10 @@ use crate::config::guard::Guard;
 use crate::dedup::Fingerprint;
 use crate::error::Refusal;
 use crate::ftl::Ftl;
+use crate::records::buffer::BufferedPage;
 use crate::verbs::program::PageOrigin;
 use crate::verbs::remap::Remap;
-use remap_ssd_media::{Lpn, Payload};
+use remap_ssd_media::Lpn;
 
 impl Ftl {
     /// Returns true if a remap leaves pages in the write buffer where they are.
@@ -43,7 +44,7 @@ impl Ftl {
 
         // The target's page is a witness of its own, with a new number: the crash argument is that of a buffered write, and
         // does not ask where the content came from. The source's slot may be filled again at any time.
-        self.enter_buffer(target, &page.payload())?;
+        self.enter_buffer(target, &page.payload(), page.is_merged)?;
         if let Some(buffer) = &mut self.buffer {
             buffer.join(target, source);
         }
@@ -72,7 +73,7 @@ impl Ftl {
         &mut self,
         lpn: Lpn,
         twin: Lpn,
-        payload: &Payload<'_>,
+        page: &BufferedPage,
     ) -> Result<(), Refusal> {
         // Where it is now: caching an entry may have collected it.
         let place = self.core.tables.map.get(twin).expect("it has left");
@@ -91,6 +92,10 @@ impl Ftl {
         // As in `write_page`: 1. the scheme's gathered entries  2. what the program reclaims.
         if self.core.config.guards.has(Guard::RecordBeforeReclaim) && self.write_goes_on {
             self.scheme.issue(&mut self.core);
+        }
+        let payload = &page.payload();
+        if page.is_merged {
+            return self.write_back_merged(lpn, payload);
         }
         let is_found = self.dedup.is_some() && !self.dedup_paused && !self.apart.has(lpn);
         let fingerprint = is_found.then(|| Fingerprint::of(payload, self.core.config.fingerprint));

@@ -158,7 +158,7 @@ impl Ftl {
     pub fn write_more(&mut self, lpn: Lpn, payload: &Payload<'_>) -> Result<(), Refusal> {
         self.writable(lpn, 1)?;
         if self.buffer.is_some() {
-            return self.write_buffered(lpn, payload);
+            return self.write_buffered(lpn, payload, false);
         }
         if self.hybrid {
             self.make_extension_room(1)?;

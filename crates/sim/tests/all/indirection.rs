@@ -159,3 +159,33 @@ fn energy_counts_bytes_that_are_moved() {
     let joules = energy(4, "randread,pages=4");
     assert!((joules - 10_000.0 * (1e-6 + 1e-3)).abs() < 1e-6, "{joules}");
 }
+
+/// In order, pages of a unit merge in the buffer until the unit leaves, whole. At random they do not meet.
+#[test]
+fn a_write_buffer_merges_pages_of_a_unit() {
+    for protected in [true, false] {
+        for is_nand in [false, true] {
+            let run = |buffer_bytes, workload: &str| {
+                let mut config = config(4, SchemeKind::None, is_nand);
+                config.firmware.write_buffer_bytes = buffer_bytes;
+                config.firmware.power_loss_protection = protected;
+                on_one_core(config, workload, 16_000)
+            };
+            let plain = run(0, "seqwrite");
+            let merged = run(1 << 20, "seqwrite");
+            assert_eq!(plain.host_programs, 4 * 16_000);
+            let cost = merged.indirection.expect("units of four pages");
+            assert_eq!(cost.read_modify_writes + cost.merged_in_buffer, 16_000);
+            // The run may begin and end within units.
+            assert!(cost.read_modify_writes.abs_diff(4_000) <= 1, "{cost:?}");
+            let used = merged.write_buffer.as_ref().expect("a buffer");
+            assert!(used.written_back.abs_diff(16_000) <= 256, "{used:?}");
+            assert!(merged.host_programs.abs_diff(16_000) <= 256);
+            assert!(merged.latency_us.mean < plain.latency_us.mean);
+
+            let scattered = run(1 << 20, "randwrite");
+            let cost = scattered.indirection.expect("units of four pages");
+            assert!(cost.merged_in_buffer < 160, "{cost:?}");
+        }
+    }
+}

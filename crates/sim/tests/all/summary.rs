@@ -262,6 +262,10 @@ fn every_figure_of_a_summary_is_measured_by_some_run() {
     let mut large = device(SchemeKind::RemapSsd, &units);
     let mut source = Mixed::on(&large, 60_000);
     add(&measured(&mut large, &mut source, &RunOptions::default()));
+    let with_buffer = [&units[..], &["firmware.write_buffer_bytes=4GiB"]].concat();
+    let mut merging = device(SchemeKind::RemapSsd, &with_buffer);
+    let mut source = Mixed::on(&merging, 10_000);
+    add(&measured(&mut merging, &mut source, &RunOptions::default()));
     let in_order: NamedWorkload = "seqwrite,pages=8".parse().expect("a workload");
     let addressable = large.config().addressable_lpns();
     let mut source = in_order

@@ -546,6 +546,44 @@ pub(in crate::setup) const COMBINED: &[SetupProfile] = &[
         spare_pages: 16,
         ..COMMON
     },
+    // Units of two pages in a write buffer, where remaps name them, with whole commands and most of the mapping table on flash.
+    SetupProfile {
+        buffer_pages: 6,
+        buffered_remaps: BufferedRemaps::Name,
+        mapping_cache_bytes: 96,
+        word_line: WordLine {
+            page_bytes: 8192,
+            indirection_bytes: 8192,
+            ..WordLine::SINGLE
+        },
+        mode: ContentMode::Bytes,
+        shape: (2, 24, 8),
+        entry: EntrySize::Bytes24,
+        segments: 40,
+        count_max: 6,
+        dealloc_slots: 14,
+        mix: Mix::REMAPS,
+        steps: 120,
+        ..COMMON
+    },
+    // Of four pages in a buffer that a cut empties.
+    SetupProfile {
+        buffer_pages: 5,
+        unprotected: true,
+        word_line: WordLine {
+            page_bytes: 16_384,
+            indirection_bytes: 16_384,
+            ..WordLine::SINGLE
+        },
+        mode: ContentMode::Bytes,
+        shape: (2, 18, 8),
+        segments: 24,
+        count_max: 20,
+        dealloc_slots: 16,
+        mix: Mix::MOVES,
+        steps: 120,
+        ..COMMON
+    },
 ];
 
 /// Pages in turn of cells with two bits, on two planes.

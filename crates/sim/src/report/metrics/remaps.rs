@@ -55,6 +55,7 @@ pub(super) fn indirection(run: &RunSummary) -> Option<Section> {
             ("size", bytes(cost.unit_bytes)),
             ("written whole", exact(cost.whole_writes)),
             ("read, changed and written", exact(cost.read_modify_writes)),
+            ("changed in the write buffer", exact(cost.merged_in_buffer)),
             ("copied for remaps", exact(cost.copied_units)),
             ("pages not deallocated", exact(cost.kept_pages)),
         ],
