@@ -32,6 +32,15 @@ const _: () = assert!(size_of::<DoubtsHeader>() == size_of::<DoubtRun>());
 /// Runs in a page.
 pub(crate) const RUNS_MAX: usize = PAGE_BYTES / size_of::<DoubtRun>() - 1;
 
+/// The content of a page.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct DoubtList {
+    /// The page before this one.
+    pub previous: Option<Ppn>,
+    /// The LPNs in doubt.
+    pub runs: Vec<DoubtRun>,
+}
+
 impl DoubtRun {
     /// The runs of LPNs that are in ascending order.
     pub(crate) fn all_of(lpns: &[Lpn]) -> Vec<Self> {
@@ -53,14 +62,17 @@ pub(crate) fn encode(previous: Option<Ppn>, runs: &[DoubtRun]) -> Box<[u8]> {
     [header.as_bytes(), runs.as_bytes()].concat().into()
 }
 
-/// The page before, and the runs. `None` if these are not the bytes of such a page.
-pub(crate) fn decode(bytes: &[u8]) -> Option<(Option<Ppn>, Vec<DoubtRun>)> {
+/// The content of a page. `None` if these are not the bytes of one.
+pub(crate) fn decode(bytes: &[u8]) -> Option<DoubtList> {
     let (header, rest) = DoubtsHeader::read_from_prefix(bytes).ok()?;
     let previous = header.previous_plus_one.checked_sub(1).map(Ppn);
     let (chunks, _) = rest.as_chunks::<{ size_of::<DoubtRun>() }>();
     let runs = chunks.get(..header.runs as usize)?;
     let runs = runs.iter().map(|run| DoubtRun::read_from_bytes(run).ok());
-    Some((previous, runs.collect::<Option<_>>()?))
+    Some(DoubtList {
+        previous,
+        runs: runs.collect::<Option<_>>()?,
+    })
 }
 
 #[cfg(test)]
@@ -78,7 +90,8 @@ mod tests {
         for (previous, runs) in [(None, &runs[..]), (Some(Ppn(0)), &runs[..1])] {
             let bytes = encode(previous, runs);
             assert!(bytes.len() <= PAGE_BYTES);
-            assert_eq!(decode(&bytes), Some((previous, runs.to_vec())));
+            let runs = runs.to_vec();
+            assert_eq!(decode(&bytes), Some(DoubtList { previous, runs }));
             assert_eq!(decode(&bytes[..bytes.len() - 1]), None);
         }
         assert_eq!(encode(None, &runs).len(), PAGE_BYTES);

@@ -16,7 +16,7 @@
 use crate::core::Core;
 use crate::error::{LOST, RecoveryError, Refusal};
 use crate::ftl::Ftl;
-use crate::records::doubts::{DoubtRun, RUNS_MAX, decode, encode};
+use crate::records::doubts::{DoubtList, DoubtRun, RUNS_MAX, decode, encode};
 use crate::recovery::witnesses::Witnesses;
 use crate::superblock::Stream;
 use remap_ssd_media::{Lpn, Oob, Ppn, Purpose, StoredPage};
@@ -40,8 +40,7 @@ pub(super) fn read_lists(
         let mut pages_left = core.geometry.pages();
         while let Some(at) = page {
             let damaged = RecoveryError::DoubtsDamaged { page: at.0 };
-            let Some((number, (previous, runs))) = read_list(core, at).filter(|_| pages_left > 0)
-            else {
+            let Some((number, list)) = read_list(core, at).filter(|_| pages_left > 0) else {
                 return Err(damaged);
             };
             pages_left -= 1;
@@ -49,17 +48,17 @@ pub(super) fn read_lists(
             core.blocks
                 .listing_doubts
                 .push(core.geometry.superblock(at));
-            for DoubtRun { lpn, len } in runs {
+            for DoubtRun { lpn, len } in list.runs {
                 witnesses.doubt_recorded(Lpn(lpn), len, number);
             }
-            page = previous;
+            page = list.previous;
         }
     }
     Ok(())
 }
 
 /// The number of a list and its content.
-fn read_list(core: &mut Core, page: Ppn) -> Option<(u64, (Option<Ppn>, Vec<DoubtRun>))> {
+fn read_list(core: &mut Core, page: Ppn) -> Option<(u64, DoubtList)> {
     if page.0 >= core.geometry.pages() {
         return None;
     }
