@@ -102,11 +102,25 @@ pub enum RecoveryError {
         /// Number of the flash page.
         page: u32,
     },
+    /// A list of LPNs in doubt cannot be read: any page might be stale.
+    #[error("the list of pages in doubt in flash page {page} cannot be read")]
+    DoubtsDamaged {
+        /// Number of the flash page.
+        page: u32,
+    },
     /// A page that a capacitor saved cannot be read: any page might be stale.
     #[error("flash page {page}, which was saved when power failed, cannot be read")]
     SavedDamaged {
         /// Number of the flash page.
         page: u32,
+    },
+    /// A page that a capacitor saved is missing: any page might be stale.
+    #[error("of {wanted} pages that were saved when power failed, number {number} is missing")]
+    SavedMissing {
+        /// Number of the page, from 0.
+        number: u32,
+        /// Pages that were to be saved.
+        wanted: u32,
     },
     /// More pages of a log cannot be read than its parity page can rebuild.
     #[error(

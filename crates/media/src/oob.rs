@@ -94,6 +94,8 @@ impl Oob {
     pub const PARITY: Lpn = Lpn(u32::MAX - 3);
     /// OOB "LPN" of a padding page in the place of an unmapped one, which keeps a block in order.
     pub const PAD: Lpn = Lpn(u32::MAX - 4);
+    /// OOB "LPN" of a page that lists LPNs in doubt.
+    pub const DOUBTS: Lpn = Lpn(u32::MAX - 5);
 
     /// The record of a page.
     #[inline(always)]

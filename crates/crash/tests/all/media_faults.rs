@@ -1,6 +1,6 @@
 //! Power cuts on failing media: damaged data may be lost, but is never older.
 
-use remap_ssd_crash::{CampaignOptions, Marks, run};
+use remap_ssd_crash::{CampaignOptions, Marks, replay, run};
 use remap_ssd_ftl::SchemeKind;
 
 /// Distinct cuts for each scheme; longer campaigns run from the command line.
@@ -41,4 +41,22 @@ fn what_is_damaged_may_be_lost_and_is_never_older() {
     ] {
         assert!(by_name[name] > 0, "never happened: {name} in {by_name:?}");
     }
+}
+
+fn loses_nothing(code: &str) {
+    let report = replay(&code.parse().expect("a code"));
+    let texts = report.failures.iter().map(|failed| &failed.text[..]);
+    assert_eq!(texts.collect::<String>(), "");
+}
+
+/// Four cuts in a row, three of them in recoveries that have many pages in doubt. Each left fewer free superblocks to the next.
+#[test]
+fn recoveries_that_are_cut_leave_flash_for_the_next() {
+    loses_nothing("wal-ssd:37:18090ef9");
+}
+
+/// A cut left parts of records of doubts in all slots for them, and the next recovery could record none.
+#[test]
+fn parts_of_records_leave_their_slots_to_others() {
+    loses_nothing("remap-ssd:78:e1588e8e");
 }

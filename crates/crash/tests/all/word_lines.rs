@@ -158,3 +158,10 @@ fn blocks_of_one_word_line_that_fail_with_their_head() {
         loses_nothing(code, geometry, true);
     }
 }
+
+/// Blocks are worn out, and more pages are in doubt than there is space to mark. The device is read-only.
+#[test]
+fn without_space_for_its_doubts_a_device_is_read_only() {
+    let geometry = "geometry.planes=2,geometry.cell_bits=2,firmware.slc_dynamic=1.0";
+    loses_nothing("none:59:3e2fc11b", geometry, true);
+}

@@ -141,7 +141,7 @@ impl Ftl {
     ) -> Option<VictimCandidate> {
         let blocks = &self.core.blocks;
         let is_data = sb.state == SuperblockState::Closed && holds_collected(blocks, sb);
-        if !is_data || blocks.is_in_last_cycle(id) {
+        if !is_data || blocks.is_in_last_cycle(id) || blocks.listing_doubts.contains(&id) {
             return None;
         }
 

@@ -6,19 +6,19 @@
 //! them and recovery finds them like data.
 //!
 //! Invariants: an LPN without mapping has a record or bitmap newer than all its other witnesses; a
-//! deallocation is never refused. While recovery waits for flash space to mark LPNs in doubt, the
-//! log records them (`record_doubts`). Absent: which pages become garbage (the core's tables).
+//! deallocation is never refused. While LPNs in doubt have no pages that mark them, the log records
+//! them (`record_doubt`). Absent: which pages become garbage (the core's tables).
 
-use crate::clock::WsnClock;
 use crate::config::guard::{Guard, Guards};
 use crate::config::layout::{DEALLOC_WORDS, NvramLayout};
 use crate::config::{Config, chunk_of};
 use crate::mapping::tables::Tables;
 use crate::records::buffer::WriteBuffer;
+use crate::records::doubts::DoubtRun;
 use crate::records::newest::{NumberedRange, newest_of};
 use bitfield_struct::bitfield;
-use remap_ssd_media::{After, ClearId, Lpn, Media, Purpose};
-use std::collections::BTreeSet;
+use remap_ssd_media::{After, ClearId, Lpn, Media, Ppn, Purpose};
+use std::collections::{BTreeSet, VecDeque};
 
 /// First word of a record.
 #[bitfield(u64)]
@@ -38,7 +38,7 @@ pub(crate) struct DeallocWhen {
 #[derive(PartialEq, Eq)]
 pub(crate) struct DeallocWhat {
     pub torn: bool,
-    /// First LPN of the extent.
+    /// First LPN of the extent. In a record of a doubt of no pages: the flash page that lists the LPNs.
     #[bits(31)]
     pub lpn: Lpn,
     /// Number of pages.
@@ -61,10 +61,12 @@ pub(crate) struct DeallocLog {
     /// Bitmaps affected by the records of the active half.
     touched: BTreeSet<u32>,
     interrupted: bool,
-    /// First empty slot of the other half, at recovery.
-    spare: usize,
-    /// Records that recovery zeroes at its end: unreadable ones, and those of doubts.
+    /// Slots of the other half that hold no record, at recovery.
+    free: VecDeque<FreeSlot>,
+    /// Unreadable records, which recovery zeroes at its end.
     damaged: Vec<usize>,
+    /// Records of doubts, which recovery zeroes at its end if all LPNs in doubt have pages.
+    doubts: Vec<usize>,
 }
 
 /// An intact record.
@@ -89,9 +91,11 @@ pub(crate) struct DeallocRecords {
     pub between: Vec<(Lpn, u32, u64, u64)>,
     /// Records whose LPNs cannot be read: address of the word, and the number.
     pub unknown: Vec<(usize, u64)>,
-    /// LPNs that an earlier recovery found in doubt but did not mark before power failed: first
-    /// LPN, pages, number.
-    pub doubts: Vec<(Lpn, u32, u64)>,
+    /// LPNs that an earlier recovery found in doubt but did not mark: first LPN, pages, and the
+    /// number, if it can be read.
+    pub doubts: Vec<(Lpn, u32, Option<u64>)>,
+    /// Pages that list more of them.
+    pub doubt_pages: Vec<Ppn>,
 }
 
 impl DeallocRecords {
@@ -112,6 +116,16 @@ struct SlotsFound {
     used: usize,
     /// Up to the last record of any kind.
     taken: usize,
+    /// Those without a record.
+    free: VecDeque<FreeSlot>,
+}
+
+/// A slot without a record.
+struct FreeSlot {
+    /// Address of its first word.
+    at: usize,
+    /// It has a part of a record.
+    is_torn: bool,
 }
 
 impl DeallocLog {
@@ -127,8 +141,9 @@ impl DeallocLog {
             clears: [ClearId::default(); 2],
             touched: BTreeSet::new(),
             interrupted: false,
-            spare: 0,
+            free: VecDeque::new(),
             damaged: Vec::new(),
+            doubts: Vec::new(),
         }
     }
 
@@ -217,12 +232,12 @@ impl DeallocLog {
     /// Reads the log at recovery, and finds the slot to append to.
     pub(crate) fn read_back(&mut self, media: &mut Media) -> DeallocRecords {
         let mut found = DeallocRecords::default();
-        let halves = [0, 1].map(|half| self.read_half(media, half, &mut found));
+        let mut halves = [0, 1].map(|half| self.read_half(media, half, &mut found));
 
         // If both halves hold deallocations, a cut interrupted a flush, which is then repeated.
         self.half = usize::from(halves[1].used > halves[0].used);
         self.used = halves[self.half].taken;
-        self.spare = halves[self.half ^ 1].taken;
+        self.free = std::mem::take(&mut halves[self.half ^ 1].free);
         self.interrupted = halves[self.half ^ 1].used > 0;
 
         // Bitmaps that the next flush must write. Unreadable records are not included; they stay
@@ -249,6 +264,8 @@ impl DeallocLog {
             let at = self.word(half, slot);
             let words = [media.load(at), media.load(at + 1)];
             if words == [Ok(0), Ok(0)] {
+                let is_torn = false;
+                slots.free.push_back(FreeSlot { at, is_torn });
                 continue;
             }
             let when = words[0].map(DeallocWhen::from_bits);
@@ -262,15 +279,24 @@ impl DeallocLog {
             if !is_doubt {
                 slots.used = slot + 1;
             }
-            if is_doubt || words.iter().any(Result::is_err) {
-                self.damaged.push(at);
-            }
 
             let is_torn =
                 when.is_ok_and(|when| !when.torn()) || what.is_ok_and(|what| !what.torn());
             let is_mixed = is_doubt && kinds.contains(&Ok(false));
             let torn_bits = self.guards.has(Guard::TornBits);
-            if (is_torn || is_mixed) && torn_bits || what.is_ok_and(|what| !self.fits(&what)) {
+            let is_none =
+                (is_torn || is_mixed) && torn_bits || what.is_ok_and(|what| !self.fits(&what));
+
+            if words.iter().any(Result::is_err) {
+                self.damaged.push(at);
+            } else if is_none {
+                let is_torn = true;
+                slots.free.push_back(FreeSlot { at, is_torn });
+                self.damaged.extend(is_doubt.then_some(at));
+            } else if is_doubt {
+                self.doubts.push(at);
+            }
+            if is_none {
                 continue;
             }
 
@@ -279,8 +305,17 @@ impl DeallocLog {
                 when.map(|when| when.wsn()),
             );
             match (wsn, lpn_and_len) {
+                (_, Ok((page, 0))) if is_doubt => {
+                    found.doubt_pages.push(Ppn(page.0));
+                    continue;
+                }
                 (wsn, Ok((lpn, len))) if is_doubt => {
-                    found.doubts.push((lpn, len, wsn.unwrap_or(u64::MAX)));
+                    found.doubts.push((lpn, len, wsn.ok()));
+                    continue;
+                }
+                // An LPN in doubt has no page in younger bitmaps either.
+                (_, Err(_)) if is_doubt => {
+                    found.unknown.push((at + 1, u64::MAX));
                     continue;
                 }
                 (Ok(wsn), Ok((lpn, len))) => {
@@ -305,65 +340,83 @@ impl DeallocLog {
 
     /// A range outside this device is a remnant of a larger device or of a damaged word.
     fn fits(&self, what: &DeallocWhat) -> bool {
-        u64::from(what.lpn()) + u64::from(what.len()) <= u64::from(self.lpns)
+        let names_page = what.doubt() && what.len() == 0;
+        names_page || u64::from(what.lpn()) + u64::from(what.len()) <= u64::from(self.lpns)
     }
 
-    /// Records LPNs in doubt while recovery has no flash space to mark them as lost, in the half
-    /// that takes no deallocations during recovery. Returns the number of LPNs recorded, counted
-    /// from the first.
-    pub(crate) fn record_doubts(
-        &mut self,
-        media: &mut Media,
-        clock: &mut WsnClock,
-        lpns: &[Lpn],
-    ) -> usize {
-        if lpns.is_empty() {
-            return 0;
-        }
+    /// Slots for records of doubts: those that recovery has found free in the half that takes no deallocations until its end.
+    pub(crate) fn doubt_room(&self) -> usize {
+        self.free.len()
+    }
 
-        // One number for all: only the page that marks an LPN is a newer witness.
-        let wsn = clock.tick();
+    /// Zeroes the free slots with parts of records.
+    pub(crate) fn clean_doubt_room(&mut self, media: &mut Media) {
+        let is_clean = !self.free.iter().any(|slot| slot.is_torn);
+        if is_clean {
+            return;
+        }
+        for slot in self.free.iter_mut().filter(|slot| slot.is_torn) {
+            let words = [0; DEALLOC_WORDS];
+            media.store_record(slot.at, &words, Purpose::Meta, After::NOTHING);
+            slot.is_torn = false;
+        }
+        // 1. zeroes  2. new records. A word of an old and one of a new record would make one of doubts that may be over.
+        media.fence();
+    }
+
+    /// Records LPNs in doubt. There is room for it.
+    pub(crate) fn record_doubt(&mut self, media: &mut Media, wsn: u64, run: DoubtRun) {
+        let what = DeallocWhat::new().with_lpn(Lpn(run.lpn)).with_len(run.len);
+        self.append_doubt(media, wsn, what, After::NOTHING);
+    }
+
+    /// Records the LPNs in doubt that are listed in this page, and in those before it. There is room for it.
+    pub(crate) fn record_doubts_in(&mut self, media: &mut Media, wsn: u64, page: Ppn) {
+        // 1. the pages  2. the record that names them.
+        let what = DeallocWhat::new().with_lpn(Lpn(page.0)).with_len(0);
+        self.append_doubt(media, wsn, what, After::ALL);
+    }
+
+    fn append_doubt(&mut self, media: &mut Media, wsn: u64, what: DeallocWhat, after: After) {
+        let slot = self.free.pop_front().expect("the room was checked");
+        let FreeSlot { at, is_torn } = slot;
+        assert!(!is_torn, "it was cleaned");
         let when = DeallocWhen::new()
             .with_torn(true)
             .with_doubt(true)
             .with_wsn(wsn);
-        let free = self.slots - self.spare;
-        let mut recorded = 0;
-        for run in lpns.chunk_by(|a, b| a.offset(1) == *b).take(free) {
-            let at = self.word(self.half ^ 1, self.spare);
-            let what = DeallocWhat::new()
-                .with_torn(true)
-                .with_doubt(true)
-                .with_lpn(run[0])
-                .with_len(run.len() as u32);
-            media.store_record(
-                at,
-                &[when.into(), what.into()],
-                Purpose::Meta,
-                After::NOTHING,
-            );
+        let what = what.with_torn(true).with_doubt(true);
+        media.store_record(at, &[when.into(), what.into()], Purpose::Meta, after);
 
-            self.spare += 1;
-            recorded += run.len();
-            self.damaged.push(at);
-        }
-
-        // 1. these records  2. the replacement of the records that caused the doubts.
-        media.fence();
-        recorded
+        self.doubts.push(at);
     }
 
-    /// Zeroes the records that recovery could not read, and those of doubts.
-    pub(crate) fn heal(&mut self, media: &mut Media) {
+    /// Ends a recovery after which all LPNs in doubt have pages: zeroes the halves that bitmaps have replaced, the records that
+    /// recovery could not read, and those of doubts.
+    pub(crate) fn finish(&mut self, media: &mut Media, flushed: Vec<usize>) {
+        flushed.into_iter().for_each(|half| self.reset(media, half));
+
         // After the pages of the doubts: until these are durable, the damaged record is the only
         // sign of the doubt.
-        for at in std::mem::take(&mut self.damaged) {
-            media.store_record(
-                at,
-                &[0; DEALLOC_WORDS],
-                Purpose::Meta,
-                self.guards.after_doubts(),
-            );
+        let doubts = std::mem::take(&mut self.doubts);
+        let damaged = std::mem::take(&mut self.damaged);
+        self.zero(media, doubts.into_iter().chain(damaged));
+    }
+
+    /// Ends a recovery after which the records of doubts are still needed.
+    pub(crate) fn finish_in_doubt(&mut self, media: &mut Media, flushed: &[usize]) {
+        let mut gone = std::mem::take(&mut self.damaged);
+        for half in flushed {
+            gone.extend((0..self.slots).map(|slot| self.word(*half, slot)));
+        }
+        gone.retain(|at| !self.doubts.contains(at));
+        self.zero(media, gone.into_iter());
+    }
+
+    fn zero(&self, media: &mut Media, records: impl Iterator<Item = usize>) {
+        for at in records {
+            let words = [0; DEALLOC_WORDS];
+            media.store_record(at, &words, Purpose::Meta, self.guards.after_doubts());
         }
     }
 

@@ -8,14 +8,13 @@ use crate::config::guard::Guard;
 use crate::config::layout::LIFE_WORDS;
 use crate::core::Core;
 use crate::dies::DieMask;
-use crate::error::{RecoveryError, Refusal};
-use crate::ftl::Ftl;
+use crate::error::RecoveryError;
 use crate::recovery::witnesses::{Witnesses, holds_data};
 use crate::superblock::life::{Life, LifeRecord, LoadedLife};
 use crate::superblock::{
     OpenSuperblock, Stream, Superblock, SuperblockHead, SuperblockState, Superblocks,
 };
-use remap_ssd_media::{After, ClearId, Lpn, Media, Oob, Purpose, SbId, StoredPage};
+use remap_ssd_media::{After, ClearId, Media, Oob, Purpose, SbId};
 use std::collections::{BTreeMap, VecDeque};
 use zerocopy::FromBytes;
 
@@ -84,8 +83,14 @@ fn is_half_erased(
 }
 
 /// Returns true if the tail of a superblock lists pages of a block none of which can be read. Where an erase was torn before the superblock was
-/// filled, the tail lists none.
-fn has_lost_a_block(blocks: &Superblocks, media: &mut Media, sb: SbId, skipped: DieMask) -> bool {
+/// filled, the tail lists none, or is what another erase has left of the former incarnation.
+fn has_lost_a_block(
+    blocks: &Superblocks,
+    media: &mut Media,
+    sb: SbId,
+    skipped: DieMask,
+    incarnation: u32,
+) -> bool {
     let (geometry, records) = (media.geometry(), blocks.tail_records());
     let spoiled: DieMask = skipped
         .others(geometry.dies())
@@ -97,9 +102,12 @@ fn has_lost_a_block(blocks: &Superblocks, media: &mut Media, sb: SbId, skipped: 
     (0..)
         .zip(blocks.tail_offsets(sb, skipped))
         .any(|(index, offset)| {
-            let first = index * records;
+            let (page, first) = (geometry.page(sb, offset), index * records);
             let len = records.min(geometry.pages_per_superblock() - first);
-            let listed = media.read_tail(geometry.page(sb, offset), geometry.page(sb, first), len);
+            let listed = media.read_tail(page, geometry.page(sb, first), len);
+            if media.oob(page).incarnation() != incarnation & 63 {
+                return false;
+            }
             let is_lost = |(offset, oob): (u32, Oob)| {
                 spoiled.has(geometry.die_of_offset(offset)) && oob.wsn() != 0
             };
@@ -194,7 +202,9 @@ pub(super) fn read_heads(core: &mut Core, witnesses: &mut Witnesses) -> Result<(
             });
             if head.is_none() {
                 core.set_slc(sb, false);
-            } else if has_lost_a_block(&core.blocks, &mut core.media, sb, skipped) {
+            } else if head.is_some_and(|head| {
+                has_lost_a_block(&core.blocks, &mut core.media, sb, skipped, head.incarnation)
+            }) {
                 // The erase of a dead superblock was interrupted, or one with data has lost a block.
                 let word = index as usize * LIFE_WORDS;
                 return Err(RecoveryError::NvramDamaged { word });
@@ -623,65 +633,5 @@ pub(super) fn resume_streams(core: &mut Core, open: &[SbId]) {
                 holes,
             },
         );
-    }
-}
-
-/// Returns true if a page can be programmed and collection can still begin after it.
-pub(super) fn has_room_uncollected(core: &Core) -> bool {
-    let kept_free = 1 + core.config.gc_opens() as u32;
-    core.blocks.left(Stream::Host) > 0
-        || core.blocks.has_open_slc_room()
-        || core.blocks.free() > kept_free
-}
-
-impl Ftl {
-    /// Programs a page that reads as a media error, for an LPN whose data is lost.
-    pub(super) fn program_lost(
-        &mut self,
-        lpn: Lpn,
-        stored: StoredPage,
-        early: bool,
-    ) -> Result<(), Refusal> {
-        loop {
-            // At the end of a device's life no space can be gained; this is what the reserve is
-            // for.
-            if !early && self.core.blocks.free() <= self.reserve && !self.read_only {
-                let _ = self.collect_now();
-            }
-
-            // With a dynamic cache the host's pages may be where a superblock is open in SLC mode.
-            let has_slc = self.core.blocks.has_open_slc_room();
-            let in_slc = has_slc.then(|| self.core.blocks.take_slc()).flatten();
-            let taken = in_slc.or_else(|| self.core.blocks.take(Stream::Host));
-            let Some(taken) = taken else {
-                self.core.blocks.close(&mut self.core.media, Stream::Host);
-                if !self.core.blocks.open_next(
-                    &mut self.core.media,
-                    Stream::Host,
-                    &mut self.core.clock,
-                ) {
-                    return Err(self.end_of_life());
-                }
-                continue;
-            };
-
-            let wsn = self.core.clock.tick();
-            let (ppn, oob) = (taken.ppn(), taken.oob(lpn, wsn));
-            if self
-                .core
-                .media
-                .program(ppn, oob, stored.clone(), Purpose::Meta, taken.after)
-                .is_err()
-            {
-                self.core.fail_block_of(ppn);
-                continue;
-            }
-
-            // The LPN's old mapping may be outdated: its correct data cannot be determined any
-            // more.
-            self.core.unlink(lpn);
-            self.core.link(lpn, ppn, false);
-            return Ok(());
-        }
     }
 }

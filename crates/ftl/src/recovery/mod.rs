@@ -18,6 +18,7 @@
 //! permanent. Invariant: nothing is written between steps 0 and 5, and step 5 writes nothing that
 //! steps 1 to 4 would not find again.
 
+mod doubts;
 mod flash;
 pub(crate) mod witnesses;
 mod word_lines;
@@ -27,7 +28,7 @@ use crate::config::Config;
 use crate::config::guard::Guard;
 use crate::config::layout::{ABORTED_SLOTS, DEALLOC_WORDS};
 use crate::core::Core;
-use crate::error::{LOST, RecoveryError};
+use crate::error::{LOST, RecoveryError, Refusal};
 use crate::ftl::Ftl;
 use crate::records::dealloc::{DeallocLog, DeallocRecord};
 use crate::records::files::FileMapScan;
@@ -35,7 +36,7 @@ use crate::records::newest::{NumberedRange, newest_of};
 use crate::recovery::witnesses::{RecoveryReport, Witnesses};
 use crate::superblock::SuperblockState;
 use crate::verbs::hybrid::find_blocks;
-use remap_ssd_media::{After, Lpn, Media, Ppn, Purpose, SbId, StoredPage};
+use remap_ssd_media::{After, Lpn, Media, Ppn, Purpose, SbId};
 use std::collections::BTreeSet;
 
 /// Prefetch distance, in records.
@@ -70,7 +71,7 @@ impl Ftl {
         flash::read_heads(&mut ftl.core, &mut witnesses)?;
         let open = flash::read_pages(&mut ftl.core, &mut witnesses);
         let bitmaps_lost = read_bitmaps(&mut ftl.core, &mut witnesses);
-        let unknown = read_deallocations(&mut ftl.core, &mut ftl.dealloc, &mut witnesses);
+        let unknown = read_deallocations(&mut ftl.core, &mut ftl.dealloc, &mut witnesses)?;
         let buffered = ftl.read_buffer(&mut witnesses)?;
         ftl.scheme.replay(&mut ftl.core, &mut witnesses)?;
 
@@ -119,6 +120,7 @@ impl Ftl {
             mut report,
             mut relocated,
             lost,
+            recorded,
             damaged_lives,
             aborted_seen,
             aborted_pages,
@@ -138,13 +140,13 @@ impl Ftl {
         // A record made now would be newer than the page that marks the LPN as lost.
         relocated.retain(|(lpn, _)| lost.binary_search(lpn).is_err());
 
-        // 1. pages that mark the LPNs in doubt, or records if collection must come first  2. the
-        // replacements of the damaged words, after everything. Cut between: the words are still
-        // damaged, and recovery finds the same doubt, or the page or record, which is newer.
-        let rest = self
-            .mark_lost(&lost, true)
+        // 1. pages that mark the LPNs in doubt, or records of the doubts  2. the replacements of the
+        // damaged words, after everything. Cut between: the words are still damaged, and recovery
+        // finds the same doubt, or the page or record, which is newer.
+        let recorded = sorted_below(recorded, self.core.config.lpns);
+        let waiting = self
+            .keep_doubts(&lost, &recorded)
             .map_err(|_| RecoveryError::NoSpace)?;
-        set_aside(&mut self.core, &mut self.dealloc, &lost[rest..]);
 
         self.files.repair(&mut self.core.media, files);
         self.atomic_slot.resume(
@@ -167,30 +169,17 @@ impl Ftl {
             return Err(RecoveryError::NoSpace);
         }
         // Collection works now, so the remaining doubts get their pages.
-        self.mark_lost(&lost[rest..], false)
+        self.settle_doubts(&waiting, flushed)
             .map_err(|_| RecoveryError::NoSpace)?;
-        self.core.tables.doubtful.clear();
-        flushed
-            .into_iter()
-            .for_each(|half| self.dealloc.reset(&mut self.core.media, half));
-        self.heal();
 
         // Half of the list is kept free for future cuts; moving pages at every power-on would waste
         // flash.
-        if self.core.tables.aborted.len() > ABORTED_SLOTS / 2 {
+        if self.core.tables.aborted.len() > ABORTED_SLOTS / 2 && self.unreadable.is_empty() {
             self.drop_aborted(aborted_pages);
         }
         self.relearn_identities();
         self.core.fill_lines();
         Ok((self, report))
-    }
-
-    /// Replaces damaged words. Last: until here a cut finds the same damage again.
-    fn heal(&mut self) {
-        self.dealloc.heal(&mut self.core.media);
-        if let Some(buffer) = &mut self.buffer {
-            buffer.heal(&mut self.core.media);
-        }
     }
 
     /// Step 5 if the sequence numbers are used up: the device is read-only, and recovery takes no
@@ -240,10 +229,7 @@ impl Ftl {
     /// Records sources of relocations whose only witness is the entry's flag, since the entry will
     /// eventually be recycled. Until then nothing may be reclaimed. Returns the halves of the log
     /// that bitmaps replace.
-    fn keep_relocated(
-        &mut self,
-        relocated: Vec<(Lpn, u64)>,
-    ) -> Result<Vec<usize>, crate::error::Refusal> {
+    fn keep_relocated(&mut self, relocated: Vec<(Lpn, u64)>) -> Result<Vec<usize>, Refusal> {
         let mut sources: Vec<Lpn> = relocated.iter().map(|(lpn, _)| *lpn).collect();
         sources.sort_unstable();
         sources.dedup();
@@ -282,32 +268,6 @@ impl Ftl {
         }
 
         Ok(Vec::new())
-    }
-
-    /// Programs pages that mark LPNs as lost, so that they never return old data. Returns the
-    /// number of LPNs marked. With `early`, before the scheme is ready for garbage collection, it
-    /// stops when there is no more room.
-    fn mark_lost(&mut self, lost: &[Lpn], early: bool) -> Result<usize, crate::error::Refusal> {
-        for (done, &lpn) in lost.iter().enumerate() {
-            if early && !flash::has_room_uncollected(&self.core) {
-                return Ok(done);
-            }
-            self.program_lost(lpn, StoredPage::Meta(LOST.into()), early)?;
-        }
-        Ok(lost.len())
-    }
-
-    /// Marks the data of an LPN as lost: reads return a media error until the LPN is written again.
-    ///
-    /// # Errors
-    /// `ReadOnly`, `DiskFailed`.
-    pub fn give_up(&mut self, lpn: Lpn) -> Result<(), crate::Refusal> {
-        self.end_write();
-        self.writable(lpn, 1)?;
-        self.write_back(lpn, 1)?;
-        let marked = self.program_lost(lpn, StoredPage::Meta(LOST.into()), false);
-        self.core.fill_lines();
-        marked
     }
 
     /// Called when the list of aborted commands is crowded: collects the pages that carry their
@@ -412,7 +372,7 @@ fn read_deallocations(
     core: &mut Core,
     dealloc: &mut DeallocLog,
     witnesses: &mut Witnesses,
-) -> Vec<(usize, u64)> {
+) -> Result<Vec<(usize, u64)>, RecoveryError> {
     witnesses.report.nvram_bytes += (core.layout.scheme - core.layout.atomic) as u64 * 8;
     let mut records = dealloc.read_back(&mut core.media);
     records.intact.retain(|DeallocRecord { wsn, at, .. }| {
@@ -439,12 +399,14 @@ fn read_deallocations(
     }
 
     for (first, len, wsn) in records.doubts {
-        witnesses.doubt_all(first, len, wsn);
-        // Without its first word its number is unknown.
-        witnesses.saw(if wsn == u64::MAX { 0 } else { wsn });
+        match wsn {
+            Some(wsn) => witnesses.doubt_recorded(first, len, wsn),
+            None => witnesses.doubt_all(first, len, u64::MAX),
+        }
     }
+    doubts::read_lists(core, witnesses, records.doubt_pages)?;
 
-    records.unknown
+    Ok(records.unknown)
 }
 
 /// Step 4: computes the tables that follow from L2P.
@@ -481,14 +443,4 @@ fn sorted_below(mut lpns: Vec<Lpn>, end: u32) -> Vec<Lpn> {
     lpns.dedup();
     lpns.retain(|lpn| lpn.is_below(end));
     lpns
-}
-
-/// Sets aside LPNs in doubt that get their pages only after a collection. Their old pages must
-/// not be moved if a record exists: some schemes give moved pages a new number.
-fn set_aside(core: &mut Core, dealloc: &mut DeallocLog, lost: &[Lpn]) {
-    let recorded = dealloc.record_doubts(&mut core.media, &mut core.clock, lost);
-    for &lpn in &lost[..recorded] {
-        core.unlink(lpn);
-    }
-    core.tables.doubtful = lost.to_vec();
 }

@@ -67,6 +67,8 @@ pub(crate) struct Witnesses {
     /// Superblocks whose head cannot be read, and whose pages do not show their mode.
     pub(super) guessed: BTreeSet<SbId>,
     pub(crate) lost: Vec<Lpn>,
+    /// Those of them that an earlier recovery has recorded, as long as its record stays.
+    pub(crate) recorded: Vec<Lpn>,
     /// LPNs with an unreadable witness.
     doubts: Vec<UnreadableWitness>,
     /// LPNs with a page in the write buffer, with its number.
@@ -84,7 +86,18 @@ struct UnreadableWitness {
     /// Its sequence number is above `from` and at most `to`.
     from: u64,
     to: u64,
-    deallocates: bool,
+    kind: UnreadableKind,
+}
+
+/// What an unreadable witness does to its LPNs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum UnreadableKind {
+    /// It may map them.
+    Maps,
+    /// The same, and an earlier recovery has recorded it under the number `to`.
+    Recorded,
+    /// It deallocates them.
+    Deallocates,
 }
 
 /// A page that was written under one LPN and names another as its home.
@@ -114,6 +127,7 @@ impl Witnesses {
             relocated: Vec::new(),
             damaged_lives: BTreeMap::new(),
             lost: Vec::new(),
+            recorded: Vec::new(),
             doubts: Vec::new(),
             buffered: BTreeMap::new(),
             hinted: Vec::new(),
@@ -347,12 +361,22 @@ impl Witnesses {
 
     /// The same for `len` LPNs.
     pub(crate) fn doubt_all(&mut self, first: Lpn, len: u32, newest: u64) {
+        self.doubt_of(UnreadableKind::Maps, first, len, newest);
+    }
+
+    /// Notes LPNs that an earlier recovery has recorded as in doubt with this number.
+    pub(crate) fn doubt_recorded(&mut self, first: Lpn, len: u32, wsn: u64) {
+        self.saw(wsn);
+        self.doubt_of(UnreadableKind::Recorded, first, len, wsn);
+    }
+
+    fn doubt_of(&mut self, kind: UnreadableKind, first: Lpn, len: u32, newest: u64) {
         self.doubts.push(UnreadableWitness {
             first,
             len,
             from: 0,
             to: newest,
-            deallocates: false,
+            kind,
         });
     }
 
@@ -363,7 +387,7 @@ impl Witnesses {
             len,
             from,
             to,
-            deallocates: true,
+            kind: UnreadableKind::Deallocates,
         });
     }
 
@@ -398,10 +422,13 @@ impl Witnesses {
             for lpn in Lpn::between(doubt.first..Lpn(end)) {
                 let when = self.when[lpn.index()];
                 let exists = self.exists(map, lpn);
-                if !doubt.deallocates {
+                if doubt.kind != UnreadableKind::Deallocates {
                     if when < doubt.to {
                         self.lost.push(lpn);
                         self.buffered.remove(&lpn);
+                        if doubt.kind == UnreadableKind::Recorded {
+                            self.recorded.push(lpn);
+                        }
                     }
                 } else if exists && when <= doubt.from && !may_be_aborted {
                     map.set(lpn, None);

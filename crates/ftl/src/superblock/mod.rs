@@ -157,6 +157,8 @@ pub(crate) struct Superblocks {
     filled: Option<Box<FilledLines>>,
     /// LPNs name the group of dies to which their pages go.
     by_lpn: bool,
+    /// Superblocks with lists of LPNs in doubt, which must not be collected while recovery needs the lists.
+    pub listing_doubts: Vec<SbId>,
     /// Metadata pages programmed here.
     pub meta_programs: u64,
     /// Blocks retired because of failures, since power-on.
@@ -209,6 +211,7 @@ impl Superblocks {
             remapped_total: 0,
             filled: FilledLines::new(&geometry, config),
             by_lpn: config.die_by_lpn && geometry.groups() > 1,
+            listing_doubts: Vec::new(),
             meta_programs: 0,
             blocks_retired: 0,
             blocks_worn: 0,

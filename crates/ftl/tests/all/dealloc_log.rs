@@ -3,7 +3,7 @@
 
 use crate::kit::{device, put, small_config, small_geometry};
 use remap_ssd_ftl::{Config, Ftl, Lpn, RecoveryError, Refusal, SchemeKind};
-use remap_ssd_media::{After, Media, Page, Ppn, Purpose};
+use remap_ssd_media::{After, Media, Oob, Page, Ppn, Purpose, StoredPage};
 
 /// A sequence number above all that the device issues here.
 const LATE: u64 = 1 << 20;
@@ -142,6 +142,72 @@ fn a_recorded_doubt_is_over_when_the_page_was_written_later() {
     assert_eq!(reads(with(&[], &[early]), &[]), WRITTEN);
     // Without its number it may be newer than all other witnesses.
     assert_eq!(reads(with(&[], &[early]), &[early.at()]), DOUBT);
+}
+
+/// A device with two lists of LPNs in doubt, and a record that names the second one. The lists have the LPNs 20 and 30. Also returns the
+/// lists' pages and the record.
+fn with_lists(wsn: u64) -> (Media, [Ppn; 2], Record) {
+    let mut media = with(&[], &[]);
+    let geometry = small_geometry();
+    let next = |media: &Media| {
+        let erased = (0..geometry.pages()).map(Ppn);
+        let mut in_use = erased.filter(|page| {
+            let block_begins = geometry.offset(*page) >= geometry.dies();
+            block_begins && media.is_programmed(Ppn(page.0 - geometry.dies()))
+        });
+        in_use
+            .find(|page| !media.is_programmed(*page))
+            .expect("a superblock is open")
+    };
+    let mut list = |previous: u32, lpn: u32| {
+        let page = next(&media);
+        let bytes: Vec<u8> = [previous, 1, lpn, 1]
+            .into_iter()
+            .flat_map(u32::to_le_bytes)
+            .collect();
+        let stored = StoredPage::Meta(bytes.into());
+        let oob = Oob::new(Oob::DOUBTS, wsn, 0);
+        media
+            .program(page, oob, stored, Purpose::Meta, After::NOTHING)
+            .expect("programmed");
+        page
+    };
+    let first = list(0, 20);
+    let second = list(first.0 + 1, 30);
+    let named = Record {
+        len: 0,
+        ..record(1, 0, second.0, wsn)
+    };
+    named.store(&mut media, true);
+    (media, [first, second], named)
+}
+
+#[test]
+fn an_lpn_in_a_list_of_doubts_is_in_doubt_unless_it_was_written_later() {
+    let (late, ..) = with_lists(LATE);
+    assert_eq!(reads(late, &[]), DOUBT);
+    let (early, _, named) = with_lists(EARLY);
+    assert_eq!(reads(Media::from_image(&early.to_image()), &[]), WRITTEN);
+    // The list has the number, too.
+    assert_eq!(reads(early, &[named.at()]), WRITTEN);
+}
+
+#[test]
+fn a_list_of_doubts_that_cannot_be_read_or_found_refuses_recovery() {
+    let (late, pages, named) = with_lists(LATE);
+    for page in pages {
+        let mut damaged = Media::from_image(&late.to_image());
+        damaged.plant(|faults| {
+            faults.read.insert(page);
+        });
+        let refused = Err(RecoveryError::DoubtsDamaged { page: page.0 });
+        assert_eq!(reads(damaged, &[]), refused);
+    }
+    let word = named.at() + 1;
+    assert_eq!(
+        reads(late, &[word]),
+        Err(RecoveryError::NvramDamaged { word })
+    );
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! Recovery from damage, interrupted by a second cut: an LPN in doubt stays in doubt, or the doubt
 //! has been resolved permanently.
 
-use crate::kit::{Random, device, put, small_config, small_geometry};
+use crate::kit::{Random, content, device, put, small_config, small_geometry};
 use remap_ssd_ftl::scheme::RmmEntry;
-use remap_ssd_ftl::{Config, EntrySize, Ftl, Lpn, Refusal, Remap, SchemeKind};
+use remap_ssd_ftl::{
+    Config, EntrySize, Ftl, Lpn, Refusal, Remap, SchemeKind, Stream, SuperblockState,
+};
 use remap_ssd_media::{After, Media, OpKind, Outcome, Page, Ppn, Purpose};
 use std::ops::Range;
 
@@ -132,81 +134,127 @@ fn log() -> Range<usize> {
     first..first + 2 * 2 * small_config(SchemeKind::RemapSsd).dealloc_slots as usize
 }
 
-/// A device that found LPN 2 in doubt repeatedly; each time a cut tore the page that marks it,
-/// until only the last page is left that needs no collection. Also returns the number of cuts.
-/// `records`: number of records in each half of the deallocation log, which deallocate LPNs from 20
-/// on. If both halves have records, recovery flushes the log.
-fn without_room_for_doubts(records: [u32; 2]) -> (Media, Config, u32) {
-    let config = Config {
+fn config() -> Config {
+    Config {
         dedup: false,
         ..small_config(SchemeKind::RemapSsd)
-    };
-    let mut ftl = device(small_geometry(), &config);
+    }
+}
 
+/// The LPNs that are remapped: each is as it was before, or has what the one before it has.
+const REMAPPED: [u32; 40] = {
+    let mut lpns = [0; 40];
+    let mut index = 0;
+    while index < lpns.len() {
+        lpns[index] = 2 + 4 * index as u32;
+        index += 1;
+    }
+    lpns
+};
+
+/// A nearly full device on which the first `remapped` of these LPNs are in doubt.
+fn in_doubt(remapped: usize) -> (Ftl, Media) {
+    let mut ftl = device(small_geometry(), &config());
     (0..600).for_each(|lpn| put(&mut ftl, lpn, u64::from(lpn) + 1));
-    ftl.remap(&Remap {
-        target: Lpn(2),
-        source: Lpn(1),
-        len: 1,
-        relocate: false,
-        atomic: false,
-    })
-    .unwrap();
+    for target in &REMAPPED[..remapped] {
+        ftl.remap(&Remap {
+            target: Lpn(*target),
+            source: Lpn(target - 1),
+            len: 1,
+            relocate: false,
+            atomic: false,
+        })
+        .unwrap();
+    }
 
     let mut random = Random(3);
     while ftl.stats().gc_runs < 50 {
-        put(&mut ftl, 10 + random.below(590) as u32, 1000);
+        put(&mut ftl, 200 + random.below(400) as u32, 1000);
     }
 
     let mut media = Media::from_image(&ftl.media().to_image());
     media.plant(|faults| {
-        faults
-            .flips
-            .extend(entries_of(&ftl, 2).into_iter().map(|at| (at, 0b11 << 30)))
+        let entries = REMAPPED[..remapped]
+            .iter()
+            .flat_map(|lpn| entries_of(&ftl, *lpn));
+        faults.flips.extend(entries.map(|at| (at, 0b11 << 30)));
     });
+    (ftl, media)
+}
 
-    let is_head = |page: Ppn| page.0 % 64 == small_geometry().superblock(page).0 % 4;
-    for round in 0.. {
+fn is_head(page: Ppn) -> bool {
+    page.0 % 64 == small_geometry().superblock(page).0 % 4
+}
+
+/// Cuts recoveries, so that no store lands and each page but heads is torn, until the next one would have to collect before it can mark the
+/// LPNs in doubt. `records`: number of records in each half of the deallocation log, which deallocate LPNs from 402
+/// on. If both halves have records, recovery flushes the log.
+fn without_room_for_doubts(remapped: usize, records: [u32; 2]) -> Media {
+    let (_, mut media) = in_doubt(remapped);
+    loop {
         let mut before = copied(&media);
-        interrupted(&mut media, &config, |_, page| match page {
-            Some(page) if !is_head(page) => Outcome::Torn(0),
-            _ => Outcome::Whole,
-        });
-        if media.faults().is_empty() {
+        let mut probe = copied(&media);
+        probe.attach_rail();
+        let (ftl, _) = Ftl::recover(probe, config()).expect("recovers");
+        if ftl.media().ops.iter().any(|op| op.kind == OpKind::Erase) {
             for (half, records) in (0..).zip(records) {
                 for slot in 0..records {
-                    let at = log().start + (half * config.dealloc_slots + slot) as usize * 2;
-                    let words = [NUMBER << 22 | 1, 1 << 32 | u64::from(20 + slot) << 1 | 1];
+                    let at = log().start + (half * config().dealloc_slots + slot) as usize * 2;
+                    let words = [NUMBER << 22 | 1, 1 << 32 | u64::from(402 + slot) << 1 | 1];
                     before.store_record(at, &words, Purpose::Meta, After::NOTHING);
                 }
             }
-            return (before, config, round);
+            return before;
         }
+        interrupted(&mut media, &config(), |_, page| match page {
+            Some(page) if is_head(page) => Outcome::Whole,
+            Some(_) => Outcome::Torn(0),
+            None => Outcome::Absent,
+        });
     }
-    unreachable!("flash is finite")
 }
 
-/// As long as there is a page that needs no collection, up to the last one of the superblock being
-/// filled, the damaged word is zeroed after it.
+/// As long as the superblock that is being filled has a page, the damaged word is zeroed after it.
 #[test]
 fn an_lpn_in_doubt_stays_in_doubt_while_there_is_a_page_for_it() {
-    let (_, _, rounds) = without_room_for_doubts([0, 0]);
-    assert!(rounds >= 122, "the word was zeroed first in round {rounds}");
+    let (ftl, mut media) = in_doubt(1);
+    let geometry = small_geometry();
+    let mut superblocks = ftl.superblocks();
+    let (sb, _) = superblocks
+        .find(|(_, sb)| sb.state == SuperblockState::Open && sb.stream == Stream::Host)
+        .expect("the host's superblock");
+    let is_left = |offset: &u32| !media.is_programmed(geometry.page(sb, *offset));
+    let left = (0..geometry.pages_per_superblock()).filter(is_left).count();
+    let left = left - config().tail_pages(&geometry) as usize;
+    assert!(left > 1);
+
+    let mut rounds = 0;
+    while !media.faults().is_empty() {
+        rounds += 1;
+        interrupted(&mut media, &config(), |_, page| match page {
+            Some(page) if !is_head(page) => Outcome::Torn(0),
+            _ => Outcome::Whole,
+        });
+    }
+    assert_eq!(rounds, left + 1, "the word is zeroed after a record");
 }
 
-/// Recovers twice, and once more after LPN 2 was written: until then it is in doubt.
-fn is_in_doubt(mut left: Media, config: &Config, records: [u32; 2], what: &str) {
-    for written in [11, 2] {
-        let (mut ftl, _) = Ftl::recover(left, config.clone()).expect("recovers");
+/// Recovers twice, and once more after LPN 2 was written: until then all that were remapped are in doubt.
+fn is_in_doubt(mut left: Media, remapped: usize, records: [u32; 2], what: &str) {
+    for written in [511, 2] {
+        let (mut ftl, _) = Ftl::recover(left, config()).expect("recovers");
         ftl.check().unwrap();
-        assert_eq!(
-            ftl.read(Lpn(2)),
-            Err(Refusal::MediaError),
-            "{what}: not what it had before"
-        );
-        assert_eq!(ftl.read(Lpn(1)), Ok(Page::Identity(2)), "{what}");
+        for lpn in &REMAPPED[..remapped] {
+            assert_eq!(
+                ftl.read(Lpn(*lpn)),
+                Err(Refusal::MediaError),
+                "{what}: LPN {lpn} is not what it was before"
+            );
+            let source = Page::Identity(u64::from(*lpn));
+            assert_eq!(ftl.read(Lpn(lpn - 1)), Ok(source), "{what}");
+        }
         assert!(
-            (0..records[0]).all(|slot| ftl.read(Lpn(20 + slot)) == Ok(Page::Zeroes)),
+            (0..records[0]).all(|slot| ftl.read(Lpn(402 + slot)) == Ok(Page::Zeroes)),
             "{what}: they were deallocated"
         );
         let is_of_doubt =
@@ -224,21 +272,32 @@ fn is_in_doubt(mut left: Media, config: &Config, records: [u32; 2], what: &str) 
         left = Media::from_image(&ftl.media().to_image());
     }
 
-    let (mut ftl, _) = Ftl::recover(left, config.clone()).expect("recovers");
+    let (mut ftl, _) = Ftl::recover(left, config()).expect("recovers");
     assert_eq!(ftl.read(Lpn(2)), Ok(Page::Identity(2000)), "{what}");
 }
+
+/// One LPN in doubt, for which there is a record; and more of them than the deallocation log has free slots, which a page lists. With records
+/// in the log, and with an interrupted flush.
+const CASES: [(usize, [u32; 2]); 6] = [
+    (1, [0, 0]),
+    (1, [2, 0]),
+    (1, [1, 1]),
+    (40, [0, 0]),
+    (40, [2, 0]),
+    (40, [1, 1]),
+];
 
 /// Collection must come before the page that marks the LPN in doubt, and the damaged word is zeroed
 /// before that page exists: until then a record holds the doubt, whichever operation is the last
 /// one before the cut.
 #[test]
 fn an_lpn_in_doubt_stays_in_doubt_while_its_page_waits_for_collection() {
-    for records in [[0, 0], [2, 0], [1, 1]] {
-        let (media, config, _) = without_room_for_doubts(records);
+    for (remapped, records) in CASES {
+        let media = without_room_for_doubts(remapped, records);
         let (mut at, mut pending, mut healed) = (0, 1, 0);
         while at < pending {
             let mut left = copied(&media);
-            pending = interrupted(&mut left, &config, |op, _| {
+            pending = interrupted(&mut left, &config(), |op, _| {
                 if op <= at {
                     Outcome::Whole
                 } else {
@@ -249,9 +308,9 @@ fn an_lpn_in_doubt_stays_in_doubt_while_its_page_waits_for_collection() {
             at += 1;
             is_in_doubt(
                 left,
-                &config,
+                remapped,
                 records,
-                &format!("after {at} of {pending} operations"),
+                &format!("{remapped} in doubt, after {at} of {pending} operations"),
             );
         }
 
@@ -267,20 +326,25 @@ fn an_lpn_in_doubt_stays_in_doubt_while_its_page_waits_for_collection() {
 #[test]
 fn an_lpn_in_doubt_stays_in_doubt_through_several_cuts() {
     let mut random = Random(7);
-    for records in [[0, 0], [2, 0], [1, 1]] {
-        let (media, config, _) = without_room_for_doubts(records);
-        for script in 0..400 {
+    for (remapped, records) in CASES {
+        let media = without_room_for_doubts(remapped, records);
+        for script in 0..200 {
             let mut left = copied(&media);
             for _ in 0..1 + random.below(3) {
                 let outcomes: Vec<u64> = (0..400).map(|_| random.below(16)).collect();
                 let (whole, end) = (random.below(17), random.below(60) as usize);
-                interrupted(&mut left, &config, |op, _| match outcomes[op.min(399)] {
+                interrupted(&mut left, &config(), |op, _| match outcomes[op.min(399)] {
                     draw if op < end || draw < whole => Outcome::Whole,
                     15 => Outcome::Torn(op as u64),
                     _ => Outcome::Absent,
                 });
             }
-            is_in_doubt(left, &config, records, &format!("script {script}"));
+            is_in_doubt(
+                left,
+                remapped,
+                records,
+                &format!("{remapped} in doubt, script {script}"),
+            );
         }
     }
 }
@@ -429,4 +493,76 @@ fn entries_of(ftl: &Ftl, lpn: u32) -> Vec<usize> {
     places
         .filter(|at| entry(*at).is_intact() && entry(*at).target() == Lpn(lpn))
         .collect()
+}
+
+/// A worn-out device of which every page is in doubt, by a deallocation without its number.
+fn worn_out_in_doubt() -> (Media, Config) {
+    let config = Config {
+        dedup: false,
+        pe_limit: 6,
+        ..small_config(SchemeKind::None)
+    };
+    let mut ftl = device(small_geometry(), &config);
+    let mut random = Random(9);
+    (0..600).for_each(|lpn| put(&mut ftl, lpn, u64::from(lpn) + 1));
+    loop {
+        let lpn = Lpn(random.below(600) as u32);
+        if ftl.write(lpn, &content(1)).is_err() {
+            break;
+        }
+        ftl.media_mut().ops.clear();
+    }
+    assert!(ftl.is_read_only());
+
+    let mut media = ftl.into_media();
+    let words = [NUMBER << 22 | 1, 600 << 32 | 1];
+    media.store_record(log().start, &words, Purpose::Meta, After::NOTHING);
+    let mut media = Media::from_image(&media.to_image());
+    media.plant(|faults| {
+        faults.flips.insert(log().start, 0b11 << 30);
+    });
+    (media, config)
+}
+
+fn all_are_in_doubt(ftl: &mut Ftl, what: &str) {
+    ftl.check().expect(what);
+    for lpn in 0..600 {
+        assert_eq!(
+            ftl.read(Lpn(lpn)),
+            Err(Refusal::MediaError),
+            "{what}: LPN {lpn}"
+        );
+    }
+}
+
+/// There is no space for the pages that mark LPNs in doubt, and none can be gained. The device is read-only, and remains as it is however
+/// often it is powered on: records keep the doubts.
+#[test]
+fn a_worn_out_device_without_space_for_its_doubts_is_read_only() {
+    let (media, config) = worn_out_in_doubt();
+    let mut left = copied(&media);
+    let mut free = None;
+    for round in 0..40 {
+        let (mut ftl, report) = Ftl::recover(left, config.clone()).expect("recovers");
+        let what = format!("round {round}");
+        all_are_in_doubt(&mut ftl, &what);
+        assert_eq!(report.lost, 600, "{what}");
+        assert!(ftl.is_read_only(), "{what}");
+        assert_eq!(ftl.write(Lpn(0), &content(1)), Err(Refusal::ReadOnly));
+        let before = free.replace(ftl.free_superblocks());
+        assert!(before.is_none_or(|before| Some(before) == free), "{what}");
+        left = Media::from_image(&ftl.media().to_image());
+    }
+
+    let (mut at, mut pending) = (0, 1);
+    while at < pending {
+        let mut left = copied(&media);
+        pending = interrupted(&mut left, &config, |op, _| match op < at {
+            true => Outcome::Whole,
+            false => Outcome::Absent,
+        });
+        at += 1;
+        let (mut ftl, _) = Ftl::recover(left, config.clone()).expect("recovers");
+        all_are_in_doubt(&mut ftl, &format!("after {at} of {pending} operations"));
+    }
 }

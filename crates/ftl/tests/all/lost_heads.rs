@@ -6,7 +6,9 @@ use remap_ssd_ftl::{
     Config, Ftl, Lpn, RecoveryError, SchemeKind, Stream, Superblock, SuperblockState,
 };
 use remap_ssd_media::geometry::Shape;
-use remap_ssd_media::{Geometry, Image, Media, OpKind, Outcome, Page, Ppn, SbId};
+use remap_ssd_media::{
+    After, Geometry, Image, Media, Oob, OpKind, Outcome, Page, Ppn, Purpose, SbId, StoredPage,
+};
 
 /// Logical pages of the host.
 const LPNS: u32 = 600;
@@ -382,4 +384,59 @@ fn an_erase_torn_before_a_superblock_is_filled_is_no_damage() {
         faults.flips.insert(word, 0b11);
     });
     assert_eq!(Ftl::recover(media, config).err(), None);
+}
+
+/// A superblock was opened while its erases were under way. The cut has undone the one under its former tail, which lists pages of a block
+/// whose erase the cut has torn. Then its life cannot be read.
+#[test]
+fn a_tail_of_the_former_incarnation_shows_no_lost_block() {
+    const LATE: u64 = 1 << 20;
+    let (config, geometry) = (config(SchemeKind::None), small_geometry());
+    let mut ftl = device(geometry, &config);
+    (0..LPNS).for_each(|lpn| put(&mut ftl, lpn, u64::from(lpn) + 1));
+    let is_full = |(id, sb): &(SbId, &Superblock)| {
+        sb.state == SuperblockState::Closed && id.0 % geometry.dies() == 1
+    };
+    let (sb, entry) = ftl.superblocks().find(is_full).expect("some are full");
+    let incarnation = entry.life.incarnation();
+    for lpn in 0..LPNS {
+        if ftl.place(Lpn(lpn)).map(|page| geometry.superblock(page)) == Some(sb) {
+            put(&mut ftl, lpn, u64::from(lpn) + 1);
+        }
+    }
+    assert!(ftl.owners(sb).live == 0 && ftl.superblock(sb).state == SuperblockState::Closed);
+
+    // The block of the head is erased and has the next head; the last one has the former tail.
+    let mut media = ftl.into_media();
+    let (_, former) = media
+        .read_meta(head_of(sb), Purpose::Meta)
+        .expect("readable")
+        .expect("a head");
+    let mut head = former.to_vec();
+    head[8..16].copy_from_slice(&LATE.to_le_bytes());
+    head[16..20].copy_from_slice(&(incarnation + 1).to_le_bytes());
+    let erase = media.name_next();
+    media
+        .erase(geometry.block(sb, 1), erase, After::NOTHING)
+        .expect("erased");
+    let oob = Oob::new(Oob::HEAD, LATE, incarnation + 1);
+    let stored = StoredPage::Meta(head.into());
+    media
+        .program(head_of(sb), oob, stored, Purpose::Meta, After::NOTHING)
+        .expect("programmed");
+    let rows = 0..geometry.pages_per_block();
+    let torn = rows.map(|row| geometry.page(sb, geometry.offset_of(row, 2)));
+    media.plant(|faults| faults.read.extend(torn));
+    assert!(media.is_spoiled(sb, 2));
+    without_its_life(&mut media, sb);
+
+    let (mut ftl, _) = Ftl::recover(media, config).expect("recovers");
+    assert_eq!(ftl.superblock(sb).life.incarnation(), incarnation + 1);
+    for lpn in 0..LPNS {
+        assert_eq!(
+            ftl.read(Lpn(lpn)),
+            Ok(Page::Identity(u64::from(lpn) + 1)),
+            "LPN {lpn}"
+        );
+    }
 }

@@ -6,7 +6,7 @@ use remap_ssd_ftl::{
     Config, Ftl, Lpn, RecoveryError, Remap, SchemeKind, SchemeValues, Stream, Superblock,
     SuperblockState,
 };
-use remap_ssd_media::{Media, Oob, OpKind, Outcome, Page, Ppn, Purpose, SbId};
+use remap_ssd_media::{After, Media, Oob, OpKind, Outcome, Page, Ppn, Purpose, SbId};
 
 /// Entries per saved page on these devices: an eighth of 512 slots.
 const PER_PAGE: usize = 64;
@@ -275,6 +275,57 @@ fn refuses_without_its_page(remaps: u32, at: usize) {
         .err()
         .expect("it is unknown which LPNs it named");
     assert_eq!(error, RecoveryError::SavedDamaged { page: pages[at].0 });
+}
+
+/// A block is lost with the saved page in it. If the superblock's life cannot be read, the block may also be one that an erase left, so
+/// the number of saved pages decides.
+#[test]
+fn a_lost_block_with_a_saved_page_refuses_recovery() {
+    for (remaps, is_dead) in [(200, false), (200, true), (20, false)] {
+        let ftl = with_remaps(&config(), remaps);
+        let (geometry, sb) = (small_geometry(), reserved(&ftl));
+        let mut media = ftl.into_media();
+        media.attach_rail();
+        let (ftl, report) = Ftl::recover(media, config()).expect("recovers");
+        assert_eq!(
+            report.saved_pages,
+            u64::from(remaps).div_ceil(PER_PAGE as u64)
+        );
+
+        // The pages are saved, and nothing else has landed.
+        let mut media = Media::from_image(&ftl.media().cut(|| Outcome::Absent));
+        let is_saved =
+            |page: &Ppn| media.is_programmed(*page) && media.oob(*page).lpn() == Oob::LOG;
+        let mut pages =
+            (0..geometry.pages_per_superblock()).map(|offset| geometry.page(sb, offset));
+        let saved = pages.find(is_saved).expect("a saved page");
+        let die = geometry.die_of_offset(geometry.offset(saved));
+
+        media.attach_rail();
+        let erase = media.name_next();
+        let block = geometry.block(sb, die);
+        media.erase(block, erase, After::NOTHING).expect("begun");
+        let mut media = Media::from_image(&media.cut(|| Outcome::Torn(0)));
+        assert!(media.is_spoiled(sb, die));
+        media.plant(|faults| {
+            let life = sb.0 as usize * 3;
+            faults.flips.extend(is_dead.then_some((life, 0b11)));
+        });
+
+        let error = Ftl::recover(media, config())
+            .err()
+            .expect("entries are missing");
+        let expected = match is_dead {
+            true => RecoveryError::SavedMissing {
+                number: 0,
+                wanted: report.saved_pages as u32,
+            },
+            false => RecoveryError::SavedDamaged {
+                page: geometry.page(sb, die).0,
+            },
+        };
+        assert_eq!(error, expected, "{remaps} remaps");
+    }
 }
 
 /// The block of the head fails while pages are saved, after the word line of the head. The next block's first page is a saved one, and not

@@ -125,6 +125,7 @@ fn idle_time_makes_room_for_the_cache_from_what_is_half_dead() {
     fill(&mut ftl, 0..1980);
     idle(&mut ftl);
     let full = ftl.free_superblocks();
+    let moved = ftl.stats().gc_programs;
 
     // In each superblock a third dies, then two thirds.
     for (dead, is_room_made) in [(0..1, false), (1..2, true)] {
@@ -135,6 +136,7 @@ fn idle_time_makes_room_for_the_cache_from_what_is_half_dead() {
         }
         idle(&mut ftl);
         assert_eq!(ftl.free_superblocks() > full + 4, is_room_made);
+        assert_eq!(ftl.stats().gc_programs > moved, is_room_made);
         ftl.check().expect("consistent");
     }
     for lpn in (2..1980).step_by(3) {

@@ -86,6 +86,10 @@ const RECORDS: &[(&str, &[&str])] = &[
             "fn bitmap",
         ],
     ),
+    (
+        "crates/ftl/src/records/doubts.rs",
+        &["struct DoubtsHeader", "struct DoubtRun", "fn encode"],
+    ),
     ("crates/ftl/src/records/files/record.rs", &[]),
     (
         "crates/ftl/src/records/buffer.rs",

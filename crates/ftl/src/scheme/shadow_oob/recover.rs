@@ -1,8 +1,8 @@
 //! Recovery of the entries saved by the capacitor: the pages of the newest generation; older ones
 //! do not count.
 //!
-//! Invariant: no entry is taken from a generation that may miss a page; recovery fails if an
-//! unreadable page may belong to the newest one. Absent: saving (`saved`), and the reservation for
+//! Invariant: no entry is taken from a generation that misses a page; recovery fails if one is missing,
+//! or if an unreadable page may belong to the newest one. Absent: saving (`saved`), and the reservation for
 //! the next power loss (`arm`).
 
 use super::saved::{SavedPage, is_beside_head};
@@ -15,7 +15,7 @@ use crate::recovery::witnesses::Witnesses;
 use crate::scheme::log_entry::{LogEntry, UNNUMBERED};
 use crate::superblock::{Superblock, Superblocks};
 use remap_ssd_media::{Geometry, Media, Oob, Ppn, Purpose, SbId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// An unreadable page of the reserved flash, and the generation of the pages around it.
 struct UnreadablePage {
@@ -59,6 +59,8 @@ impl ShadowOob {
         let superblock = *blocks.get(sb);
         // A failed block is never erased again, and keeps its torn pages.
         let failed = superblock.bad | superblock.failing;
+        let damaged = witnesses.damaged_lives.get(&sb);
+        let may_be_dead = damaged.is_some_and(|damaged| damaged.life.is_err());
 
         let mut newest = None;
         let geometry = media.geometry();
@@ -90,7 +92,8 @@ impl ShadowOob {
                 Ok(None) => {}
                 // A program that failed, or an interrupted erase.
                 Err(_) if failed.has(geometry.die_of_offset(offset)) => {}
-                Err(_) if media.is_spoiled(sb, geometry.die_of_offset(offset)) => {}
+                // The head waits for its superblock's erases, so an erase was interrupted only if the superblock is dead.
+                Err(_) if may_be_dead && media.is_spoiled(sb, geometry.die_of_offset(offset)) => {}
                 Err(_) if newest_head.is_some_and(|head| geometry.line_start(head) == line) => {}
                 Err(_) => unreadable.push(UnreadablePage {
                     page: page.0,
@@ -124,6 +127,16 @@ impl ShadowOob {
             .map(|step| (sb.0 + step) % geometry.dies())
             .find(|die| !superblock.bad.has(*die) && !failed_with_head(*die))
             .map(|die| geometry.offset_of(0, die))
+    }
+}
+
+/// Checks that the pages of a generation are all there: a block may be lost with all that was in it.
+fn check_whole(pages: &[SavedPage]) -> Result<(), RecoveryError> {
+    let numbers: BTreeSet<u32> = pages.iter().map(|page| page.place.number()).collect();
+    let wanted = pages.first().map_or(0, |page| page.place.pages());
+    match (0..wanted).find(|number| !numbers.contains(number)) {
+        Some(number) => Err(RecoveryError::SavedMissing { number, wanted }),
+        None => Ok(()),
     }
 }
 
@@ -166,6 +179,7 @@ impl Recover for ShadowOob {
         let Some((last, pages)) = newest else {
             return Ok(());
         };
+        check_whole(&pages)?;
         witnesses.saw(last);
         for (generation, sb) in filled {
             let list = if generation == last {
