@@ -9,7 +9,7 @@
 //! requests to one run's pages. The median of seven times, and the fastest, which other processes
 //! disturb least. Figures only: no bound fails here.
 
-use remap_ssd_sim::source::Lpn;
+use remap_ssd_sim::source::HostLpn;
 use remap_ssd_sim::source::{HostPage, PageKind, Source};
 use remap_ssd_sim::trace::{Decoded, Format, TraceOptions, TraceWriter};
 use rustix::time::{ClockId, clock_gettime};
@@ -70,7 +70,7 @@ fn written(format: Format, path: &Path) {
         let page = HostPage {
             at_ns: 0,
             content,
-            lpn: Lpn((state >> 20) as u32 % PAGES),
+            lpn: HostLpn::new(((state >> 20) as u32 % PAGES).into()),
             kind,
             last: true,
         };

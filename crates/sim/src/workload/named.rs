@@ -78,8 +78,8 @@ impl From<WorkloadKind> for NamedWorkload {
 
 impl NamedWorkload {
     /// Number of pages that it uses, of this many addressable ones; at least one.
-    pub fn pages(&self, addressable: u32) -> u32 {
-        ((f64::from(addressable) * self.span) as u32).max(1)
+    pub fn pages(&self, addressable: u64) -> u64 {
+        ((addressable as f64 * self.span) as u64).max(1)
     }
 
     /// Creates the source, before its first request. Identities of contents are above
@@ -90,7 +90,7 @@ impl NamedWorkload {
     pub fn source(
         &self,
         content: ContentModel,
-        addressable: u32,
+        addressable: u64,
         seed: u64,
         content_base: u64,
     ) -> Result<Box<dyn Endless + Send>, WorkloadError> {
