@@ -11,6 +11,7 @@
 
 use remap_ssd_sim::source::HostLpn;
 use remap_ssd_sim::source::{HostPage, PageKind, Source};
+use remap_ssd_sim::study::WHOLE_DISK;
 use remap_ssd_sim::trace::{Decoded, Format, TraceOptions, TraceWriter};
 use rustix::time::{ClockId, clock_gettime};
 use std::io::{BufWriter, Write};
@@ -127,7 +128,7 @@ fn repeated(path: &Path, folder: &Path) -> PathBuf {
 fn measure(path: &Path) {
     let options = TraceOptions {
         skip_bad: true,
-        ..TraceOptions::new(u32::MAX >> 1)
+        ..TraceOptions::new(WHOLE_DISK)
     };
 
     let (mut reading, mut replaying) = (Vec::new(), Vec::new());
@@ -140,7 +141,7 @@ fn measure(path: &Path) {
         let stat = trace.stat();
         (records, requests) = (stat.requests + stat.skipped + stat.ignored, stat.requests);
 
-        let mut replay = trace.replay(TraceOptions::new(PAGES), 1);
+        let mut replay = trace.replay(TraceOptions::new(PAGES.into()), 1);
         let mut pages = Vec::with_capacity(2048);
         let began = processor_s();
         while replay.fill(&mut pages, 1024).expect("it was read") {

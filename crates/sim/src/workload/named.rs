@@ -21,14 +21,13 @@ use super::{
 /// A workload without its contents, device size and seed.
 ///
 /// ```
-/// use remap_ssd_sim::source::Lpn;
 /// use remap_ssd_sim::workload::NamedWorkload;
 /// let oltp: NamedWorkload = "oltp,direct".parse().unwrap();
 /// let mut source = oltp.source(oltp.content_default(), 1 << 16, 1, 0).unwrap();
 /// assert!(!oltp.names_homes() && oltp.bursts().is_none());
 /// let mut pages = Vec::new();
 /// source.fill(&mut pages, 100).unwrap();
-/// assert!(pages.iter().all(|page| page.lpn < Lpn(1 << 16)));
+/// assert!(pages.iter().all(|page| page.lpn.get() < 1 << 16));
 /// assert!(pages.iter().all(|page| page.content < source.content_end()));
 ///
 /// let half: NamedWorkload = "oltp,span=0.5".parse().unwrap();
