@@ -167,7 +167,7 @@ pub fn trace(bytes: &[u8]) {
 
             for page in &pages {
                 assert!(
-                    page.lpn.is_below(addressable) && page.at_ns >= now,
+                    page.lpn.get() < addressable && page.at_ns >= now,
                     "{page:?}"
                 );
                 now = page.at_ns;

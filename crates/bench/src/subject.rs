@@ -92,7 +92,7 @@ pub(crate) struct CommandSource {
 
 impl CommandSource {
     /// Random writes with 30 % duplicates (published definition).
-    pub(crate) fn new(addressable: u32, seed: u64) -> Result<Self, BenchError> {
+    pub(crate) fn new(addressable: u64, seed: u64) -> Result<Self, BenchError> {
         let config = WorkloadConfig {
             pattern: Pattern::Random,
             read_percent: 0,
@@ -174,7 +174,7 @@ impl Subject {
     }
 
     fn warm_up(&mut self, feed: &mut CommandSource) -> Result<(), BenchError> {
-        let window = (u64::from(self.device.config().addressable_lpns()) / 4).max(1);
+        let window = (self.device.config().addressable_lpns() / 4).max(1);
         // Until two consecutive windows move about the same number of pages: steady state.
         let mut before = f64::NAN;
         for number in 0..WINDOWS.end {
@@ -362,7 +362,7 @@ impl BareSubject {
     pub(crate) fn new(config: &DeviceConfig, feed: &mut CommandSource) -> Result<Self, BenchError> {
         let gc_start = config.firmware.gc_start(&config.geometry);
         let mut bare = Self(Bare::new(config.geometry, config.firmware.lpns, gc_start));
-        let addressable = u64::from(config.addressable_lpns());
+        let addressable = config.addressable_lpns();
         // All flash once, then three times the addressable pages: garbage collection is steady by
         // then.
         bare.measure(feed, 3 * addressable + u64::from(config.geometry.pages()))?;
@@ -400,11 +400,11 @@ impl BareSubject {
     fn write_all(&mut self, commands: &[PageCommand]) {
         for (index, command) in commands.iter().enumerate() {
             if let Some(far) = commands.get(index + LOOK_AHEAD_FAR) {
-                self.0.look_ahead_far(far.lpn);
+                self.0.look_ahead_far(far.lpn.unit(0));
                 self.0
-                    .look_ahead_near(commands[index + LOOK_AHEAD_NEAR].lpn);
+                    .look_ahead_near(commands[index + LOOK_AHEAD_NEAR].lpn.unit(0));
             }
-            self.0.write(command.lpn);
+            self.0.write(command.lpn.unit(0));
         }
     }
 }

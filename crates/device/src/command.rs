@@ -1,18 +1,19 @@
 //! Page commands as numbers, small enough for long queues.
 //!
 //! Workloads are lists of these. A content is an identity, not bytes, and a remap represents a
-//! whole command.
+//! whole command. Addresses are those of the host: pages of 4 KiB.
 //!
-//! Invariants: a page's kind takes 8 bytes and a command 24. Absent: the execution of commands
+//! Invariants: a page's kind takes 10 bytes and a command 24. Absent: the execution of commands
 //! (`device`, `halves`), and its time.
 
-use remap_ssd_ftl::{Lpn, Remap};
+use crate::host_lpn::HostLpn;
+use remap_ssd_ftl::Remap;
 
 /// A host's operation on one logical page, or on a range if it is a remap.
 ///
 /// ```
-/// use remap_ssd_device::{Lpn, PageKind};
-/// let copy = PageKind::Remap { source: Lpn(0), len: 8, relocate: false, atomic: false };
+/// use remap_ssd_device::{HostLpn, PageKind};
+/// let copy = PageKind::Remap { source: HostLpn::ZERO, len: 8, relocate: false, atomic: false };
 /// assert_eq!((copy.pages(), copy.writes()), (8, false));
 /// assert_eq!((PageKind::Write.pages(), PageKind::Write.writes()), (1, true));
 /// ```
@@ -24,8 +25,8 @@ pub enum PageKind {
     Write,
     /// Writes one page that will later be remapped to `home`, such as a journal's.
     WriteFor {
-        /// The LPN that will get the page.
-        home: Lpn,
+        /// The page of the host that will get the page.
+        home: HostLpn,
     },
     /// A sub-page or unaligned write: the device reads the page, then writes it with a new content
     /// that no other page has.
@@ -34,8 +35,8 @@ pub enum PageKind {
     Trim,
     /// A whole remap command, whose targets begin at the command's page. No data crosses the link.
     Remap {
-        /// First LPN whose mapping is read.
-        source: Lpn,
+        /// First page whose mapping is read.
+        source: HostLpn,
         /// Number of pages.
         len: u16,
         /// The sources lose their pages.
@@ -48,7 +49,7 @@ pub enum PageKind {
 }
 
 // Commands wait in long queues.
-const _: () = assert!(size_of::<PageKind>() == 8);
+const _: () = assert!(size_of::<PageKind>() == 10);
 
 impl PageKind {
     /// Number of logical pages that it reads, writes, deallocates or maps.
@@ -76,8 +77,8 @@ impl PageKind {
 pub struct PageCommand {
     /// Identity of the content written; meaningless for other kinds.
     pub content: u64,
-    /// Logical page; the first one of a remap's targets.
-    pub lpn: Lpn,
+    /// Page of the host; the first one of a remap's targets.
+    pub lpn: HostLpn,
     /// The operation on the page.
     pub kind: PageKind,
 }
@@ -85,16 +86,16 @@ pub struct PageCommand {
 const _: () = assert!(size_of::<PageCommand>() == 24);
 
 impl PageCommand {
-    /// The firmware's command, if it is a remap.
+    /// The host's remap, if it is one.
     #[inline]
-    pub(crate) fn as_remap(&self) -> Option<Remap> {
+    pub(crate) fn as_remap(&self) -> Option<HostRemap> {
         match self.kind {
             PageKind::Remap {
                 source,
                 len,
                 relocate,
                 atomic,
-            } => Some(Remap {
+            } => Some(HostRemap {
                 target: self.lpn,
                 source,
                 len: len.into(),
@@ -108,5 +109,48 @@ impl PageCommand {
     #[inline]
     pub(crate) fn identity(&self) -> Option<u64> {
         self.kind.writes().then_some(self.content)
+    }
+}
+
+/// A remap of pages of the host.
+#[derive(Clone, Copy)]
+pub(crate) struct HostRemap {
+    pub target: HostLpn,
+    pub source: HostLpn,
+    pub len: u32,
+    pub relocate: bool,
+    pub atomic: bool,
+}
+
+impl From<&Remap> for HostRemap {
+    fn from(remap: &Remap) -> Self {
+        let Remap {
+            target,
+            source,
+            len,
+            relocate,
+            atomic,
+        } = *remap;
+        Self {
+            target: target.into(),
+            source: source.into(),
+            len,
+            relocate,
+            atomic,
+        }
+    }
+}
+
+impl HostRemap {
+    /// The firmware's command, of units of 2^`shift` pages that it has as a whole.
+    #[inline]
+    pub(crate) fn units(&self, shift: u32) -> Remap {
+        Remap {
+            target: self.target.unit(shift),
+            source: self.source.unit(shift),
+            len: self.len >> shift,
+            relocate: self.relocate,
+            atomic: self.atomic,
+        }
     }
 }

@@ -432,10 +432,8 @@ impl DeviceConfig {
     }
 
     /// Logical pages of 4 KiB that workloads address.
-    pub fn addressable_lpns(&self) -> u32 {
-        // `check` refuses more than fit.
-        let pages = u64::from(self.addressable_units()) * u64::from(self.geometry.host_pages());
-        u32::try_from(pages).unwrap_or(u32::MAX)
+    pub fn addressable_lpns(&self) -> u64 {
+        u64::from(self.addressable_units()) * u64::from(self.geometry.host_pages())
     }
 
     /// Indirection units that workloads address: as many as there are addressable pages, unless the unit is larger than 4 KiB.

@@ -12,6 +12,7 @@ use crate::completion::{Completion, FileCompletion};
 use crate::config::{DeviceConfig, DeviceConfigError};
 use crate::fingerprint_outcome::Fingerprints;
 use crate::halves::{FirmwareHalf, OpCharger, TimingHalf, look_ahead, perform};
+use crate::host_lpn::HostLpn;
 use crate::indirection::{Extent, Indirection, IndirectionCounts};
 use crate::nand::Nand;
 use crate::open_error::OpenError;
@@ -31,7 +32,7 @@ use std::path::PathBuf;
 /// depending on the configuration.
 ///
 /// ```
-/// use remap_ssd_device::{Device, DeviceConfig, Lpn, Page, PageCommand, PageKind, Payload};
+/// use remap_ssd_device::{Device, DeviceConfig, HostLpn, Lpn, Page, PageCommand, PageKind, Payload};
 /// let config = DeviceConfig::preset("fast21-32g")?.scale(1.0 / 256.0)?;
 /// let mut device = Device::format(config)?;
 ///
@@ -46,7 +47,7 @@ use std::path::PathBuf;
 /// assert_eq!(device.ftl().stats().host_programs, 1);
 ///
 /// // Before a measurement, the firmware works in no time.
-/// let write = PageCommand { lpn: Lpn(8), content: 1, kind: PageKind::Write };
+/// let write = PageCommand { lpn: HostLpn::new(8), content: 1, kind: PageKind::Write };
 /// device.execute(&write, false)?;
 ///
 /// // While nothing is submitted, the firmware may work for itself.
@@ -90,18 +91,19 @@ use std::path::PathBuf;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Requests of several pages are submitted page by page, or as a whole:
+/// Requests of several pages are submitted page by page, or as a whole. Their pages have numbers of more than 32 bits
+/// ([`HostLpn`]), since a device with larger indirection units may have more than 16 TiB. The verbs with bytes address the first 16 TiB:
 ///
 /// ```
-/// use remap_ssd_device::{Device, DeviceConfig, Lpn, PageCommand, PageKind};
+/// use remap_ssd_device::{Device, DeviceConfig, HostLpn, PageCommand, PageKind};
 /// let mut device = Device::format(DeviceConfig::preset("fast21-32g")?.scale(1.0 / 256.0)?)?;
 /// let write = |lpn| PageCommand { content: 1, lpn, kind: PageKind::Write };
 ///
-/// let first = device.submit_more(0, &write(Lpn(0)));
-/// let whole = device.submit(0, &write(Lpn(1)));
+/// let first = device.submit_more(0, &write(HostLpn::ZERO));
+/// let whole = device.submit(0, &write(HostLpn::new(1)));
 /// assert!(first.result.and(whole.result).is_ok());
 ///
-/// let pages: Vec<_> = Lpn::range(Lpn(2), 8).map(write).collect();
+/// let pages: Vec<_> = HostLpn::range(HostLpn::new(2), 8).map(write).collect();
 /// let done = device.submit_request(whole.done_at, &pages);
 /// assert!(done.result.is_ok() && done.done_at > whole.done_at);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -345,7 +347,7 @@ impl Device {
     /// The firmware's counters in pages of 4 KiB. `Ftl::stats` counts indirection units.
     ///
     /// ```
-    /// use remap_ssd_device::{Device, DeviceConfig, Lpn, PageCommand, PageKind};
+    /// use remap_ssd_device::{Device, DeviceConfig, HostLpn, PageCommand, PageKind};
     /// let config = DeviceConfig::from_toml(
     ///     "preset = \"fast21-32g\"\nscale = \"1/64\"\n[geometry]\npage_bytes = 16384\nindirection_bytes = 16384",
     /// )?;
@@ -356,16 +358,16 @@ impl Device {
     ///
     /// // Four pages are a unit: the first write has them all, the second one changes one of them.
     /// let write = |lpn| PageCommand { content: 7, lpn, kind: PageKind::Write };
-    /// let whole: Vec<_> = Lpn::range(Lpn(8), 4).map(write).collect();
+    /// let whole: Vec<_> = HostLpn::range(HostLpn::new(8), 4).map(write).collect();
     /// let done = device.submit_request(0, &whole);
-    /// device.submit(done.done_at, &write(Lpn(9)));
+    /// device.submit(done.done_at, &write(HostLpn::new(9)));
     ///
     /// let counts = device.indirection_counts();
     /// assert_eq!((counts.whole_writes, counts.read_modify_writes), (1, 1));
     /// let stats = device.stats();
     /// assert_eq!((stats.host_writes, stats.host_programs), (5, 8));
     /// assert_eq!(device.ftl().stats().host_programs, 2);
-    /// device.execute_deallocation(Lpn(8), 4)?;
+    /// device.execute_deallocation(HostLpn::new(8), 4)?;
     /// assert_eq!(device.glimpse().host_writes, 5);
     ///
     /// device.count_written_units(2);
@@ -416,14 +418,14 @@ impl Device {
     ///
     /// # Errors
     /// The firmware refuses it.
-    pub fn execute_deallocation(&mut self, lpn: Lpn, len: u32) -> Result<(), Refusal> {
+    pub fn execute_deallocation(&mut self, lpn: HostLpn, len: u32) -> Result<(), Refusal> {
         if let Some(indirection) = &mut self.indirection {
             let mut forget = |ftl: &mut Ftl, _| ftl.media_mut().ops.clear();
             let done = indirection.deallocate(&mut self.ftl, lpn, len, Extent::Units, &mut forget);
             self.know_modes();
             return done;
         }
-        self.untimed(|ftl| ftl.deallocate(lpn, len))
+        self.untimed(|ftl| ftl.deallocate(lpn.unit(0), len))
     }
 
     /// Executes one page of a request without charging time. `goes_on`: the next call continues it.

@@ -15,11 +15,12 @@
 //! caller's), and threads (the caller's as well).
 
 use crate::command::{PageCommand, PageKind};
+use crate::host_lpn::HostLpn;
 use crate::indirection::{Extent, Indirection};
 use crate::nand::Nand;
 use crate::step::{DataPath, Step};
 use crate::timing::{CommandStart, Timing};
-use remap_ssd_ftl::{Ftl, Glimpse, Lpn, Refusal, UsablePages};
+use remap_ssd_ftl::{Ftl, Glimpse, Refusal, UsablePages};
 use remap_ssd_media::{Op, Payload};
 
 /// Executes a command of one page. Calls `step` after each of its steps; the step's operations are then
@@ -32,13 +33,18 @@ pub(crate) fn perform(
     mut step: impl FnMut(&mut Ftl, Step),
 ) -> Result<(), Refusal> {
     let PageCommand { lpn, content, kind } = *command;
+    // Units are pages here.
+    let lpn = lpn.unit(0);
     let payload = Payload::Identity(content);
 
     let of = |data| Step::new(data, goes_on);
     let (done, result) = match kind {
         PageKind::Write if goes_on => (of(DataPath::FromHost), ftl.write_more(lpn, &payload)),
         PageKind::Write => (of(DataPath::FromHost), ftl.write(lpn, &payload)),
-        PageKind::WriteFor { home } => (of(DataPath::FromHost), ftl.write_for(lpn, &payload, home)),
+        PageKind::WriteFor { home } => (
+            of(DataPath::FromHost),
+            ftl.write_for(lpn, &payload, home.unit(0)),
+        ),
         PageKind::Read => (of(DataPath::ToHost), ftl.read(lpn).map(drop)),
         PageKind::ReadModifyWrite => {
             // Two steps, since the write's data is ready only when the read has ended.
@@ -51,7 +57,7 @@ pub(crate) fn perform(
         PageKind::Flush => (of(DataPath::Flush), ftl.flush()),
         PageKind::Remap { .. } => {
             let remap = command.as_remap().expect("it is a remap");
-            (Step::of_remap(remap.len), ftl.remap(&remap))
+            (Step::of_remap(remap.len), ftl.remap(&remap.units(0)))
         }
     };
 
@@ -97,18 +103,18 @@ pub(crate) fn look_ahead<T>(
 
     if let Some(pair) = ahead(LOOK_AHEAD_FAR) {
         for far in pair.each_ref().map(&command) {
-            ftl.look_ahead_far(far.lpn, far.identity());
+            ftl.look_ahead_far(far.lpn.unit(0), far.identity());
 
             // A remap looks up its source as well.
             if let PageKind::Remap { source, .. } = far.kind {
-                ftl.look_ahead_far(source, None);
+                ftl.look_ahead_far(source.unit(0), None);
             }
         }
     }
 
     if let Some(pair) = ahead(LOOK_AHEAD_NEAR) {
         for near in pair.each_ref().map(&command) {
-            ftl.look_ahead_near(near.lpn, near.identity());
+            ftl.look_ahead_near(near.lpn.unit(0), near.identity());
         }
     }
 }
@@ -251,15 +257,15 @@ impl CommandRecord {
 /// The half that executes commands.
 ///
 /// ```
-/// use remap_ssd_device::{CommandRecord, Device, DeviceConfig, Lpn, PageCommand, PageKind};
+/// use remap_ssd_device::{CommandRecord, Device, DeviceConfig, HostLpn, PageCommand, PageKind};
 /// let mut device = Device::format(DeviceConfig::preset("fast21-32g")?.scale(1.0 / 256.0)?)?;
 /// let (mut firmware, mut timing) = device.halves().ok_or("time is kept")?;
 /// let mut record = CommandRecord::default();
 ///
 /// // One thread does commands, another one asks later when they were done.
-/// let write = PageCommand { content: 1, lpn: Lpn(0), kind: PageKind::Write };
+/// let write = PageCommand { content: 1, lpn: HostLpn::ZERO, kind: PageKind::Write };
 /// firmware.submit(&write, false, &mut record)?;
-/// firmware.deallocate(Lpn(0), 1, &mut record)?;
+/// firmware.deallocate(HostLpn::ZERO, 1, &mut record)?;
 /// assert_eq!(record.steps(), 2);
 ///
 /// let written = timing.charge(0, &mut record);
@@ -308,7 +314,7 @@ impl FirmwareHalf<'_> {
     /// The reason for the refusal.
     pub fn deallocate(
         &mut self,
-        lpn: Lpn,
+        lpn: HostLpn,
         len: u32,
         record: &mut CommandRecord,
     ) -> Result<(), Refusal> {
@@ -316,7 +322,7 @@ impl FirmwareHalf<'_> {
             let mut note = |ftl: &mut Ftl, step| record.note(ftl, step);
             return indirection.deallocate(self.ftl, lpn, len, Extent::Units, &mut note);
         }
-        let result = self.ftl.deallocate(lpn, len);
+        let result = self.ftl.deallocate(lpn.unit(0), len);
         record.note(self.ftl, Step::new(DataPath::Absent, false));
         result
     }

@@ -52,7 +52,7 @@ impl DeviceConfig {
     /// let mut config = preset.with(&["firmware.gc_free=0.1".parse::<Setting>()?])?;
     /// config.flash.read_ns = CellTimes::flat(40_000);
     /// config = config.scale(parse_scale("1/8")?)?;
-    /// assert!(config.check().is_ok() && config.addressable_lpns() <= config.firmware.lpns);
+    /// assert!(config.check().is_ok() && config.addressable_lpns() <= config.logical_pages());
     /// assert_eq!(config.latencies().flash_read_ns, 40_000);
     ///
     /// // As a file, and from one.

@@ -82,17 +82,6 @@ impl DeviceConfig {
                 "geometry.indirection_bytes above 4096 needs firmware.fs_files = 0 and firmware.fs_blocks = 0: a file map lists pages of 4 KiB",
             ));
         }
-        let unit = u64::from(self.geometry.host_pages());
-        if u64::from(self.addressable_units()) * unit > u32::MAX.into() {
-            wrong.push(problem(
-                "addressable",
-                &format!(
-                    "addressable = {} of {} pages: workloads address at most 4,294,967,295 pages of 4 KiB",
-                    self.addressable,
-                    self.logical_pages()
-                ),
-            ));
-        }
         wrong
     }
 

@@ -5,10 +5,11 @@
 use crate::command::PageCommand;
 use crate::device::Device;
 use crate::halves::perform;
+use crate::host_lpn::HostLpn;
 use crate::indirection::Extent;
 use crate::nand::Nand;
 use crate::step::{DataPath, Step};
-use remap_ssd_ftl::{Lpn, Refusal};
+use remap_ssd_ftl::Refusal;
 
 impl Device {
     /// The model whose dies choose, if the device has the engine `nand`. Its requests have
@@ -16,16 +17,16 @@ impl Device {
     /// outstanding, and complete it.
     ///
     /// ```
-    /// use remap_ssd_device::{Device, DeviceConfig, Lpn, PageCommand, PageKind};
+    /// use remap_ssd_device::{Device, DeviceConfig, HostLpn, PageCommand, PageKind};
     /// let config = DeviceConfig::from_toml(
     ///     "preset = \"fast21-32g\"\nscale = \"1/256\"\n[background]\nlookup_stalls_dies = false\n[timing]\nengine = \"nand\"",
     /// )?;
     /// let mut device = Device::format(config)?;
     ///
     /// // Two requests at once; each ends in its own time.
-    /// for (request, lpn) in [(0, Lpn(0)), (1, Lpn(1))] {
+    /// for (request, lpn) in (0..).zip(HostLpn::range(HostLpn::ZERO, 2)) {
     ///     device.nand().ok_or("the engine is nand")?.open(request);
-    ///     let write = PageCommand { content: lpn.0.into(), lpn, kind: PageKind::Write };
+    ///     let write = PageCommand { content: lpn.into(), lpn, kind: PageKind::Write };
     ///     device.submit_part(request, 0, &write, false)?;
     ///     device.nand().ok_or("the engine is nand")?.close(request);
     /// }
@@ -35,7 +36,7 @@ impl Device {
     /// assert_eq!(ends, [Some(0), Some(1)]);
     ///
     /// nand.open(0);
-    /// device.deallocate_part(0, device.busy_until(), Lpn(0), 2)?;
+    /// device.deallocate_part(0, device.busy_until(), HostLpn::ZERO, 2)?;
     /// device.nand().ok_or("the engine is nand")?.close(0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -84,7 +85,7 @@ impl Device {
         &mut self,
         request: u32,
         now: u64,
-        lpn: Lpn,
+        lpn: HostLpn,
         len: u32,
     ) -> Result<(), Refusal> {
         let charging = &mut self.charging;
@@ -101,7 +102,7 @@ impl Device {
                 },
             );
         }
-        let result = self.ftl.deallocate(lpn, len);
+        let result = self.ftl.deallocate(lpn.unit(0), len);
         let ops = &mut self.ftl.media_mut().ops;
         self.charging
             .submit(request, now, Step::new(DataPath::Absent, false), ops);

@@ -3,9 +3,10 @@
 //! Invariant: without that layer a verb is one branch, the firmware's verb and its time. Absent: requests that are lists of page
 //! commands (`device`), and those of the engine `nand` (`queued`).
 
-use crate::command::PageKind;
+use crate::command::{HostRemap, PageKind};
 use crate::completion::{Completion, CopiedPages, RemapCompletion};
 use crate::device::Device;
+use crate::host_lpn::HostLpn;
 use crate::indirection::{Charge, Extent, Indirection};
 use crate::step::{DataPath, Step};
 use remap_ssd_ftl::{Ftl, Lpn, Refusal, Remap};
@@ -19,7 +20,7 @@ impl Device {
         if self.indirection.is_some() {
             let (done_at, found) = self.find_in_unit(now, lpn);
             let indirection = self.indirection.as_ref().expect("the device has the layer");
-            let read = found.map(|found| indirection.read_found(&self.ftl, found, lpn));
+            let read = found.map(|found| indirection.read_found(&self.ftl, found, lpn.into()));
             return (done_at, read);
         }
         let result = self.ftl.read(lpn);
@@ -38,7 +39,8 @@ impl Device {
         if self.indirection.is_some() {
             let (done_at, found) = self.find_in_unit(now, lpn);
             let indirection = self.indirection.as_ref().expect("the device has the layer");
-            let shown = found.map(|found| show(indirection.view_found(&self.ftl, found, lpn)));
+            let shown =
+                found.map(|found| show(indirection.view_found(&self.ftl, found, lpn.into())));
             return (done_at, shown);
         }
         // Looked up first and shown last: its time is charged in between, and nothing is copied.
@@ -81,7 +83,7 @@ impl Device {
         goes_on: bool,
     ) -> Completion {
         self.through_units(now, |indirection, ftl, charge| {
-            indirection.write_page(ftl, (lpn, kind), payload, goes_on, charge)
+            indirection.write_page(ftl, (lpn.into(), kind), payload, goes_on, charge)
         })
     }
 
@@ -105,6 +107,7 @@ impl Device {
         home: Lpn,
     ) -> Completion {
         if self.indirection.is_some() {
+            let home = home.into();
             return self.write_part(now, lpn, payload, PageKind::WriteFor { home }, false);
         }
         let result = self.ftl.write_for(lpn, payload, home);
@@ -115,12 +118,18 @@ impl Device {
     /// within the range as a whole keep their contents.
     #[inline]
     pub fn deallocate(&mut self, now: u64, lpn: Lpn, len: u32) -> Completion {
+        self.submit_deallocation(now, lpn.into(), len)
+    }
+
+    /// The same for any page of the host.
+    #[inline]
+    pub fn submit_deallocation(&mut self, now: u64, lpn: HostLpn, len: u32) -> Completion {
         if self.indirection.is_some() {
             return self.through_units(now, |indirection, ftl, charge| {
                 indirection.deallocate(ftl, lpn, len, Extent::Units, charge)
             });
         }
-        let result = self.ftl.deallocate(lpn, len);
+        let result = self.ftl.deallocate(lpn.unit(0), len);
         self.complete(now, DataPath::Absent, result)
     }
 
@@ -151,7 +160,7 @@ impl Device {
     pub fn zero(&mut self, now: u64, lpn: Lpn, len: u32) -> Completion {
         if self.indirection.is_some() {
             return self.through_units(now, |indirection, ftl, charge| {
-                indirection.deallocate(ftl, lpn, len, Extent::Pages, charge)
+                indirection.deallocate(ftl, lpn.into(), len, Extent::Pages, charge)
             });
         }
         let result = self.ftl.deallocate(lpn, len);
@@ -167,24 +176,23 @@ impl Device {
         lpn: Lpn,
         show: impl FnOnce(PageView<'_>) -> R,
     ) -> Result<R, Refusal> {
-        let unit = self
-            .indirection
-            .as_ref()
-            .map_or(lpn, |units| units.unit(lpn));
+        let unit = self.unit(lpn);
         let found = self.untimed(|ftl| ftl.peek(unit))?;
         Ok(show(match &self.indirection {
             None => self.ftl.view(found),
-            Some(units) => units.view_found(&self.ftl, found, lpn),
+            Some(units) => units.view_found(&self.ftl, found, lpn.into()),
         }))
     }
 
     /// The flash page that holds a page, if it is mapped.
     pub fn place(&self, lpn: Lpn) -> Option<Ppn> {
-        let unit = self
-            .indirection
-            .as_ref()
-            .map_or(lpn, |units| units.unit(lpn));
-        self.ftl().place(unit)
+        self.ftl().place(self.unit(lpn))
+    }
+
+    /// The firmware's page that has a page.
+    fn unit(&self, lpn: Lpn) -> Lpn {
+        let units = self.indirection.as_ref();
+        units.map_or(lpn, |units| units.unit(lpn.into()))
     }
 
     /// Remaps pages: the targets read the sources' contents.
@@ -194,7 +202,7 @@ impl Device {
         let demoted_before = self.indirection_counts().demoted();
         let Completion { done_at, result } = if self.indirection.is_some() {
             self.through_units(now, |indirection, ftl, charge| {
-                indirection.remap(ftl, remap, charge)
+                indirection.remap(ftl, &HostRemap::from(remap), charge)
             })
         } else {
             let result = self.ftl.remap(remap);
@@ -223,7 +231,7 @@ impl Device {
     fn find_in_unit(&mut self, now: u64, lpn: Lpn) -> (u64, Result<Option<Ppn>, Refusal>) {
         let mut found = Ok(None);
         let earlier = self.through_units(now, |indirection, ftl, charge| {
-            found = indirection.find_page(ftl, lpn, charge);
+            found = indirection.find_page(ftl, lpn.into(), charge);
             Ok(())
         });
         let read = self.charge(now, DataPath::ToHost);

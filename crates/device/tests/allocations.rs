@@ -88,7 +88,7 @@ impl Host {
             for page in 0..pages {
                 let command = PageCommand {
                     content: number.into(),
-                    lpn: Lpn(first + page),
+                    lpn: Lpn(first + page).into(),
                     kind,
                 };
                 // The firmware allocates, for the superblocks that it opens and closes.

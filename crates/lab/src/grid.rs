@@ -113,7 +113,7 @@ impl GridRun {
     /// Memory of host software: its tables, and the data written.
     fn host_bytes(&self) -> u64 {
         match self.kind {
-            RunKind::Host => u64::from(self.device.addressable_lpns()) * 30 + self.pages * 1000,
+            RunKind::Host => self.device.addressable_lpns() * 30 + self.pages * 1000,
             _ => 0,
         }
     }
@@ -349,7 +349,7 @@ impl GridContext<'_> {
 
         let pages = match grid.kind {
             RunKind::Workload | RunKind::Micro | RunKind::Host | RunKind::Order => {
-                (f64::from(device.addressable_lpns()) * self.length.rounds) as u64
+                (device.addressable_lpns() as f64 * self.length.rounds) as u64
             }
             RunKind::Recovery => 0,
         };

@@ -82,7 +82,7 @@ pub(crate) fn parse(text: &str) -> Result<OrderSpec, RunError> {
 /// The device refuses a command.
 pub(crate) fn measured(of: &GridRun, mut device: Device) -> Result<Value, RunError> {
     let spec = parse(&of.workload)?;
-    let addressable = device.config().addressable_lpns();
+    let addressable = device.config().addressable_units();
     // Whole requests and whole runs.
     let file = addressable / 4 / REQUEST_PAGES * REQUEST_PAGES;
     let mut host = Host {
@@ -106,7 +106,7 @@ pub(crate) fn measured(of: &GridRun, mut device: Device) -> Result<Value, RunErr
             read_percent: 100,
             request_pages: REQUEST_PAGES,
             content: ContentModel::Unique,
-            addressable: file,
+            addressable: file.into(),
             seed: of.seed,
             content_base: 0,
         })?;

@@ -36,7 +36,7 @@ struct SourceKey {
     workload: String,
     content: String,
     arrivals: String,
-    addressable: u32,
+    addressable: u64,
     seed: u64,
 }
 

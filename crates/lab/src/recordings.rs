@@ -8,14 +8,13 @@
 //!
 //! Invariant: replayed from front to back, with its flushes. Absent: other traces (`trace:FILE`).
 
-use remap_ssd_sim::source::Lpn;
-use remap_ssd_sim::source::{HostPage, PageKind, Source, SourceError};
+use remap_ssd_sim::source::{HostLpn, HostPage, PageKind, Source, SourceError};
 use remap_ssd_sim::study::Recorded;
 use remap_ssd_sim::trace::{Format, TraceOptions, TraceReader};
 
 /// A mark is a deallocation of this page alone: the last page of the 500 MiB that `rig/f2fs` and
 /// `rig/fswrite` record on, which no file system uses.
-const MARK: Lpn = Lpn((500 << 20) / 4096 - 1);
+const MARK: HostLpn = HostLpn::new((500 << 20) / 4096 - 1);
 
 /// Pages of frame headers, which transactions write in turn: the first pages beyond the 2,000 MiB that
 /// `rig/sqlite-figures` records on.
@@ -232,7 +231,7 @@ impl Source for WithHeaders {
             out.push(page);
             if ends_transaction {
                 out.push(HostPage {
-                    lpn: Lpn(self.next),
+                    lpn: HostLpn::new(self.next.into()),
                     ..page
                 });
                 self.next += 1;

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::Range;
 
-/// Number of a logical page: the address that the host uses, in pages of 4 KiB. Numbers after the
+/// Number of a logical page of the firmware: an indirection unit, of 4 KiB unless it is larger. Numbers after the
 /// host's are internal pages of the firmware.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,

@@ -9,8 +9,9 @@
 //! requests to one run's pages. The median of seven times, and the fastest, which other processes
 //! disturb least. Figures only: no bound fails here.
 
-use remap_ssd_sim::source::Lpn;
+use remap_ssd_sim::source::HostLpn;
 use remap_ssd_sim::source::{HostPage, PageKind, Source};
+use remap_ssd_sim::study::WHOLE_DISK;
 use remap_ssd_sim::trace::{Decoded, Format, TraceOptions, TraceWriter};
 use rustix::time::{ClockId, clock_gettime};
 use std::io::{BufWriter, Write};
@@ -70,7 +71,7 @@ fn written(format: Format, path: &Path) {
         let page = HostPage {
             at_ns: 0,
             content,
-            lpn: Lpn((state >> 20) as u32 % PAGES),
+            lpn: HostLpn::new(((state >> 20) as u32 % PAGES).into()),
             kind,
             last: true,
         };
@@ -127,7 +128,7 @@ fn repeated(path: &Path, folder: &Path) -> PathBuf {
 fn measure(path: &Path) {
     let options = TraceOptions {
         skip_bad: true,
-        ..TraceOptions::new(u32::MAX >> 1)
+        ..TraceOptions::new(WHOLE_DISK)
     };
 
     let (mut reading, mut replaying) = (Vec::new(), Vec::new());
@@ -140,7 +141,7 @@ fn measure(path: &Path) {
         let stat = trace.stat();
         (records, requests) = (stat.requests + stat.skipped + stat.ignored, stat.requests);
 
-        let mut replay = trace.replay(TraceOptions::new(PAGES), 1);
+        let mut replay = trace.replay(TraceOptions::new(PAGES.into()), 1);
         let mut pages = Vec::with_capacity(2048);
         let began = processor_s();
         while replay.fill(&mut pages, 1024).expect("it was read") {

@@ -288,7 +288,7 @@ impl Aging<'_> {
     /// Writes each page once, with the source's contents.
     fn write_each(&mut self, pages: u32) -> Result<(), AgingError> {
         // Scattered: in order, superblocks would hold neighbours, and be invalidated as wholes.
-        let step = u64::from(stride(pages));
+        let step = stride(pages.into());
         self.place = Some((0, step, u64::from(pages)));
         let written = self.write(pages.into());
         self.place = None;
@@ -316,7 +316,8 @@ impl Aging<'_> {
                 continue;
             }
 
-            let mut lpn = page.lpn;
+            // The source addresses units.
+            let mut lpn = page.lpn.unit(0);
             // The override wins over the workload's LPN: each page is written once, in a scattered
             // order.
             if let Some((at, step, pages)) = &mut self.place {

@@ -35,7 +35,7 @@ use crate::times::{PageOutcome, RequestTimes, RunClock};
 use feed::command;
 use front::{Front, Sink};
 use queued::{Queue, Queued, engine};
-use remap_ssd_device::{Device, Lpn};
+use remap_ssd_device::{Device, HostLpn};
 use remap_ssd_ftl::Refusal;
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -333,8 +333,10 @@ impl Sink for Direct<'_> {
         completion.result
     }
 
-    fn deallocate(&mut self, lpn: Lpn, len: u32) -> Result<(), Refusal> {
-        let completion = self.device.deallocate(self.times.entered, lpn, len);
+    fn deallocate(&mut self, lpn: HostLpn, len: u32) -> Result<(), Refusal> {
+        let completion = self
+            .device
+            .submit_deallocation(self.times.entered, lpn, len);
         self.times.done(completion.done_at);
         completion.result
     }

@@ -5,7 +5,7 @@
 //! is at most `TIME_MAX_NS`. Absent: time of completion (the device's) and folding of LBAs (the
 //! trace reader's).
 
-pub use remap_ssd_device::{Lpn, PageKind};
+pub use remap_ssd_device::{HostLpn, Lpn, PageKind};
 
 /// The latest time of a request, nanoseconds: 146 years. Sums with durations of a run stay below 64
 /// bits.
@@ -20,7 +20,7 @@ pub struct HostPage {
     /// Identity of the content written: equal identities mean equal 4 KiB. Never 0 for writes.
     pub content: u64,
     /// Logical page number, already folded into the addressable range; the first target of a remap.
-    pub lpn: Lpn,
+    pub lpn: HostLpn,
     /// The operation on the page.
     pub kind: PageKind,
     /// True for the last page of its request.

@@ -240,7 +240,7 @@ fn simulated(device: &DeviceConfig) -> DeviceConfig {
 /// trace writes the addressable pages once, as long as `PAGES_MIN` pages remain.
 fn preset_scale(config: &DeviceConfig, requests: &Requests) -> f64 {
     let pages = f64::from(config.geometry.pages());
-    let addressable = f64::from(config.addressable_lpns());
+    let addressable = config.addressable_lpns() as f64;
     let written = match requests {
         Requests::Trace(trace) => trace.pages_written() as f64,
         Requests::Workload { .. } | Requests::Recording(_) => f64::INFINITY,

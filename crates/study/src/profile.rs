@@ -5,16 +5,15 @@
 use crate::Error;
 use crate::reading::{reading_note, torn_note};
 use remap_ssd_media::geometry::PAGE_BYTES;
+use remap_ssd_sim::source::HostLpn;
+use remap_ssd_sim::study::WHOLE_DISK;
 use remap_ssd_sim::trace::{Format, Profile, TraceOptions, TraceReader, profile};
 use remap_ssd_sim::workload::{ContentModel, Endless, Modelled, NamedWorkload, WorkloadKind};
 use serde_json::{Value, json};
 use std::path::Path;
 
 /// Logical pages of a device of 32 GiB.
-const PAGES_DEFAULT: u32 = 8 << 20;
-
-/// Maximum folding of addresses: 8 TiB.
-const WHOLE_DISK: u32 = u32::MAX >> 1;
+const PAGES_DEFAULT: u64 = 8 << 20;
 
 /// Requests that are read of a workload, which has no end.
 const REQUESTS_DEFAULT: u64 = 1_000_000;
@@ -77,21 +76,18 @@ impl Profiled {
 
 impl Feed {
     /// Number of logical pages of the device.
-    fn pages(&self, default: u32) -> Result<u32, Error> {
-        const PAGES_MAX: u64 = 1 << 31;
-
+    fn pages(&self, default: u64) -> Result<u64, Error> {
         let Some(bytes) = self.device else {
             return Ok(default);
         };
         let pages = bytes / PAGE_BYTES as u64;
-        u32::try_from(pages)
-            .ok()
-            .filter(|_| (1..=PAGES_MAX).contains(&pages))
-            .ok_or_else(|| {
-                Error::usage(format_args!(
-                    "--device {bytes} bytes: 4KiB to 8TiB are possible"
-                ))
-            })
+        if (1..=HostLpn::PAGES_MAX).contains(&pages) {
+            Ok(pages)
+        } else {
+            Err(Error::usage(format_args!(
+                "--device {bytes} bytes: 4KiB to 128TiB are possible"
+            )))
+        }
     }
 
     fn content_of(&self, workload: &NamedWorkload) -> ContentModel {
@@ -106,7 +102,7 @@ impl Feed {
     pub fn source(&self, workload: &NamedWorkload) -> Result<Box<dyn Endless + Send>, Error> {
         // A model has the size that it was measured on; a pattern has none.
         let default = match &workload.kind {
-            WorkloadKind::Model(spec) => spec.kind.reference_pages(),
+            WorkloadKind::Model(spec) => spec.kind.reference_pages().into(),
             WorkloadKind::Pattern(_) => PAGES_DEFAULT,
         };
         let (content, pages) = (self.content_of(workload), self.pages(default)?);

@@ -220,7 +220,7 @@ pub(crate) fn heading(
 
     let config = &first.config;
     let addressable = plan.requests().pages(config.addressable_lpns());
-    let addressable = counted(addressable.into(), "page");
+    let addressable = counted(addressable, "page");
 
     // The source of request times: the trace, a rate, or completions.
     let host = match spec.arrivals {

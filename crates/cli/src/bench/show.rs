@@ -15,7 +15,7 @@ pub(super) fn simulator(config: &DeviceConfig, results: &Results) -> String {
         config.name,
         exact(results.flash_pages),
         bytes(results.nvram_bytes),
-        exact(config.addressable_lpns().into()),
+        exact(config.addressable_lpns()),
         results.rounds,
         exact(results.pages_per_round),
         exact(results.warm_up_pages),

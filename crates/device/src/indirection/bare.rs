@@ -3,7 +3,7 @@
 //! Absent: times.
 
 use super::{Extent, Indirection};
-use crate::command::PageKind;
+use crate::command::{HostRemap, PageKind};
 use remap_ssd_ftl::{Ftl, Lpn, Refusal, Remap};
 use remap_ssd_media::{Page, Payload};
 
@@ -39,8 +39,8 @@ impl IndirectionUnits {
     /// # Errors
     /// The firmware's.
     pub fn read(&mut self, ftl: &mut Ftl, lpn: Lpn) -> Result<Page, Refusal> {
-        let found = self.0.find_page(ftl, lpn, &mut |_, _| {})?;
-        Ok(self.0.read_found(ftl, found, lpn))
+        let found = self.0.find_page(ftl, lpn.into(), &mut |_, _| {})?;
+        Ok(self.0.read_found(ftl, found, lpn.into()))
     }
 
     /// Writes a page, with its home if it has one. `goes_on`: the next call continues the command.
@@ -55,9 +55,11 @@ impl IndirectionUnits {
         home: Option<Lpn>,
         goes_on: bool,
     ) -> Result<(), Refusal> {
-        let kind = home.map_or(PageKind::Write, |home| PageKind::WriteFor { home });
+        let kind = home.map_or(PageKind::Write, |home| PageKind::WriteFor {
+            home: home.into(),
+        });
         self.0
-            .write_page(ftl, (lpn, kind), payload, goes_on, &mut |_, _| {})
+            .write_page(ftl, (lpn.into(), kind), payload, goes_on, &mut |_, _| {})
     }
 
     /// Deallocates pages exactly: they read as zeroes.
@@ -66,7 +68,7 @@ impl IndirectionUnits {
     /// The firmware's.
     pub fn zero(&mut self, ftl: &mut Ftl, lpn: Lpn, len: u32) -> Result<(), Refusal> {
         self.0
-            .deallocate(ftl, lpn, len, Extent::Pages, &mut |_, _| {})
+            .deallocate(ftl, lpn.into(), len, Extent::Pages, &mut |_, _| {})
     }
 
     /// Remaps pages.
@@ -74,6 +76,6 @@ impl IndirectionUnits {
     /// # Errors
     /// The firmware's, and `AtomicPartial`.
     pub fn remap(&mut self, ftl: &mut Ftl, remap: &Remap) -> Result<(), Refusal> {
-        self.0.remap(ftl, remap, &mut |_, _| {})
+        self.0.remap(ftl, &HostRemap::from(remap), &mut |_, _| {})
     }
 }

@@ -10,6 +10,7 @@
 //! host that is promised zeroes needs the exact one.
 
 use super::{Charge, Indirection};
+use crate::host_lpn::HostLpn;
 use crate::step::{DataPath, Step};
 use remap_ssd_ftl::{Ftl, Lpn, Refusal};
 use std::ops::Range;
@@ -37,7 +38,7 @@ impl Indirection {
     pub(crate) fn deallocate(
         &mut self,
         ftl: &mut Ftl,
-        page: Lpn,
+        page: HostLpn,
         len: u32,
         extent: Extent,
         charge: &mut Charge<'_>,
@@ -64,45 +65,46 @@ impl Indirection {
     pub(super) fn leave(
         &mut self,
         ftl: &mut Ftl,
-        page: Lpn,
+        page: HostLpn,
         len: u32,
         leaving: Leaving,
         charge: &mut Charge<'_>,
     ) -> Result<(), Refusal> {
-        let end = page.0 + len;
         let units = self.whole_units(page, len);
-        let whole = units.start << self.shift..units.end << self.shift;
 
         // Without a whole unit there are one or two parts, of the units of the first and of the last page.
-        let (head, tail) = if units.is_empty() {
-            let next = (self.unit(page).0 + 1) << self.shift;
-            (page.0..end.min(next), end.min(next)..end)
+        let to_next = self.pages() - self.place(page);
+        let head = if units.is_empty() {
+            to_next.min(len)
         } else {
-            (page.0..whole.start, whole.end..end)
+            to_next % self.pages()
         };
-        self.zero_part(ftl, head, leaving, charge)?;
+        let whole = (units.len() as u32) << self.shift;
+        self.zero_part(ftl, page, head, leaving, charge)?;
         if !units.is_empty() {
             deallocate_units(ftl, units, leaving)?;
             charge(ftl, Step::new(DataPath::Absent, true));
         }
-        self.zero_part(ftl, tail, leaving, charge)
+        let tail = page.offset(head + whole);
+        self.zero_part(ftl, tail, len - head - whole, leaving, charge)
     }
 
     /// Writes pages of one unit as zeroes.
     fn zero_part(
         &mut self,
         ftl: &mut Ftl,
-        pages: Range<u32>,
+        first: HostLpn,
+        len: u32,
         leaving: Leaving,
         charge: &mut Charge<'_>,
     ) -> Result<(), Refusal> {
-        if pages.is_empty() {
+        if len == 0 {
             return Ok(());
         }
-        let unit = self.unit(Lpn(pages.start));
+        let unit = self.unit(first);
         self.pages.clear();
-        for page in pages {
-            let place = self.place(Lpn(page));
+        for page in HostLpn::range(first, len) {
+            let place = self.place(page);
             self.pages.zero(place);
         }
 
@@ -125,9 +127,9 @@ impl Indirection {
     }
 
     /// The units within a range of pages.
-    fn whole_units(&self, page: Lpn, len: u32) -> Range<u32> {
-        let first = page.0.div_ceil(self.pages());
-        let end = ((u64::from(page) + u64::from(len)) >> self.shift) as u32;
+    fn whole_units(&self, page: HostLpn, len: u32) -> Range<u32> {
+        let first = self.unit(page.offset(self.pages() - 1)).0;
+        let end = self.unit(page.offset(len)).0;
         first..end.max(first)
     }
 }

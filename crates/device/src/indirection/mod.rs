@@ -10,7 +10,7 @@
 //! unit or verb comes, or the request ends. So a request reads and programs each unit once.
 //!
 //! Invariants: nothing is gathered between requests; a unit is programmed at most once for each command; host addresses are
-//! pages of 4 KiB above this layer, and units below it; a page that a command does not name keeps its content, and no cut
+//! pages of 4 KiB (`HostLpn`) above this layer, and units (`Lpn`) below it; a page that a command does not name keeps its content, and no cut
 //! changes that (`Ftl::write_merged`). Absent: units of one page, which do not pass here; the contents of units (`assembly`,
 //! `identity`); durations.
 
@@ -26,6 +26,7 @@ pub use counts::IndirectionCounts;
 pub(crate) use deallocate::Extent;
 
 use crate::command::{PageCommand, PageKind};
+use crate::host_lpn::HostLpn;
 use crate::step::{DataPath, Step};
 use assembly::{UnitAssembly, bytes_of};
 use remap_ssd_ftl::{Ftl, Lpn, Refusal};
@@ -97,13 +98,13 @@ impl Indirection {
 
     /// The unit of a page.
     #[inline]
-    pub(crate) fn unit(&self, page: Lpn) -> Lpn {
-        Lpn(page.0 >> self.shift)
+    pub(crate) fn unit(&self, page: HostLpn) -> Lpn {
+        page.unit(self.shift)
     }
 
     /// A page's place in its unit.
-    fn place(&self, page: Lpn) -> u32 {
-        page.0 & (self.pages() - 1)
+    fn place(&self, page: HostLpn) -> u32 {
+        page.place(self.shift)
     }
 
     /// Executes a page of a request.
@@ -159,7 +160,7 @@ impl Indirection {
     pub(crate) fn write_page(
         &mut self,
         ftl: &mut Ftl,
-        (page, kind): (Lpn, PageKind),
+        (page, kind): (HostLpn, PageKind),
         content: &Payload<'_>,
         goes_on: bool,
         charge: &mut Charge<'_>,
@@ -173,7 +174,7 @@ impl Indirection {
     fn transfer(
         &mut self,
         ftl: &mut Ftl,
-        page: Lpn,
+        page: HostLpn,
         kind: PageKind,
         content: &Payload<'_>,
         goes_on: bool,
@@ -193,7 +194,7 @@ impl Indirection {
     fn gather(
         &mut self,
         ftl: &mut Ftl,
-        page: Lpn,
+        page: HostLpn,
         kind: PageKind,
         content: &Payload<'_>,
         charge: &mut Charge<'_>,
@@ -276,7 +277,7 @@ impl Indirection {
     pub(crate) fn find_page(
         &mut self,
         ftl: &mut Ftl,
-        page: Lpn,
+        page: HostLpn,
         charge: &mut Charge<'_>,
     ) -> Result<Option<Ppn>, Refusal> {
         // A read of a request's own page finds what the request has written.
@@ -291,7 +292,7 @@ impl Indirection {
         &self,
         ftl: &'a Ftl,
         found: Option<Ppn>,
-        page: Lpn,
+        page: HostLpn,
     ) -> PageView<'a> {
         match ftl.view(found) {
             PageView::Bytes(unit) => PageView::Bytes(&unit[bytes_of(self.place(page))]),
@@ -300,7 +301,7 @@ impl Indirection {
     }
 
     /// The same, owned.
-    pub(crate) fn read_found(&self, ftl: &Ftl, found: Option<Ppn>, page: Lpn) -> Page {
+    pub(crate) fn read_found(&self, ftl: &Ftl, found: Option<Ppn>, page: HostLpn) -> Page {
         match self.view_found(ftl, found, page) {
             PageView::Zeroes => Page::Zeroes,
             PageView::Unknown => Page::Unknown,
@@ -369,10 +370,9 @@ impl Indirection {
     }
 
     /// Refuses pages after the last unit.
-    fn check_range(&self, ftl: &Ftl, page: Lpn, len: u32) -> Result<(), Refusal> {
-        // LPNs have 32 bits, also those of larger devices.
-        let pages = (u64::from(ftl.config().lpns) << self.shift).min(u32::MAX.into());
-        if u64::from(page) + u64::from(len) > pages {
+    fn check_range(&self, ftl: &Ftl, page: HostLpn, len: u32) -> Result<(), Refusal> {
+        let pages = u64::from(ftl.config().lpns) << self.shift;
+        if page.get() + u64::from(len) > pages {
             return Err(Refusal::OutOfRange);
         }
         Ok(())

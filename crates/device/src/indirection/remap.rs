@@ -20,8 +20,10 @@
 
 use super::deallocate::Leaving;
 use super::{Charge, Indirection, end_merged};
+use crate::command::HostRemap;
+use crate::host_lpn::HostLpn;
 use crate::step::{DataPath, Step};
-use remap_ssd_ftl::{Ftl, Lpn, Refusal, Remap};
+use remap_ssd_ftl::{Ftl, Lpn, Refusal};
 use remap_ssd_media::Ppn;
 use std::ops::Range;
 
@@ -40,7 +42,7 @@ impl Indirection {
     pub(crate) fn remap(
         &mut self,
         ftl: &mut Ftl,
-        command: &Remap,
+        command: &HostRemap,
         charge: &mut Charge<'_>,
     ) -> Result<(), Refusal> {
         let earlier = self.execute(ftl, true, charge);
@@ -61,10 +63,10 @@ impl Indirection {
     fn remap_pieces(
         &mut self,
         ftl: &mut Ftl,
-        command: &Remap,
+        command: &HostRemap,
         charge: &mut Charge<'_>,
     ) -> Result<(), Refusal> {
-        let Remap {
+        let HostRemap {
             target,
             source,
             len,
@@ -99,8 +101,9 @@ impl Indirection {
         self.counts.demoted_unaligned += u64::from(len) * u64::from(!keeps_places);
 
         // Like memmove: in the order in which no source is overwritten before it is read.
-        let overlaps = target.abs_diff(source) < len;
-        let middle = Remap {
+        let apart = target.get().abs_diff(source.get());
+        let overlaps = apart < len.into();
+        let middle = HostRemap {
             relocate: relocate && !overlaps,
             ..*command
         };
@@ -121,7 +124,7 @@ impl Indirection {
             return self.leave_sources(ftl, source, &pieces.tail, charge);
         }
         // Those that are no targets.
-        let shared = len.saturating_sub(target.abs_diff(source));
+        let shared = u64::from(len).saturating_sub(apart) as u32;
         let lost = if target < source {
             shared..len
         } else {
@@ -131,7 +134,7 @@ impl Indirection {
     }
 
     /// Divides a command. Without a whole unit everything is head.
-    fn pieces(&self, target: Lpn, len: u32, keeps_places: bool) -> Pieces {
+    fn pieces(&self, target: HostLpn, len: u32, keeps_places: bool) -> Pieces {
         let before = (self.pages() - self.place(target)) % self.pages();
         if !keeps_places || before >= len {
             return Pieces {
@@ -152,7 +155,7 @@ impl Indirection {
     fn remap_units(
         &self,
         ftl: &mut Ftl,
-        command: &Remap,
+        command: &HostRemap,
         middle: &Range<u32>,
         charge: &mut Charge<'_>,
         goes_on: bool,
@@ -160,14 +163,15 @@ impl Indirection {
         if middle.is_empty() && goes_on {
             return Ok(());
         }
-        let len = (middle.len() as u32) >> self.shift;
-        let remapped = ftl.remap(&Remap {
-            target: self.unit(command.target.offset(middle.start)),
-            source: self.unit(command.source.offset(middle.start)),
-            len,
+        let pages = HostRemap {
+            target: command.target.offset(middle.start),
+            source: command.source.offset(middle.start),
+            len: middle.len() as u32,
             ..*command
-        });
-        charge(ftl, Step::of_remap(len).and_goes_on(goes_on));
+        };
+        let units = pages.units(self.shift);
+        let remapped = ftl.remap(&units);
+        charge(ftl, Step::of_remap(units.len).and_goes_on(goes_on));
         remapped
     }
 
@@ -175,7 +179,7 @@ impl Indirection {
     fn copy(
         &mut self,
         ftl: &mut Ftl,
-        command: &Remap,
+        command: &HostRemap,
         piece: &Range<u32>,
         ascending: bool,
         charge: &mut Charge<'_>,
@@ -204,7 +208,7 @@ impl Indirection {
     fn copy_unit(
         &mut self,
         ftl: &mut Ftl,
-        command: &Remap,
+        command: &HostRemap,
         steps: Range<u32>,
         charge: &mut Charge<'_>,
     ) -> Result<(), Refusal> {
@@ -235,7 +239,7 @@ impl Indirection {
     fn read_parts(
         &mut self,
         ftl: &mut Ftl,
-        command: &Remap,
+        command: &HostRemap,
         steps: Range<u32>,
         target: Lpn,
     ) -> Result<Option<Ppn>, Refusal> {
@@ -265,7 +269,7 @@ impl Indirection {
     fn leave_sources(
         &mut self,
         ftl: &mut Ftl,
-        source: Lpn,
+        source: HostLpn,
         steps: &Range<u32>,
         charge: &mut Charge<'_>,
     ) -> Result<(), Refusal> {
@@ -274,5 +278,50 @@ impl Indirection {
         }
         let (first, len) = (source.offset(steps.start), steps.len() as u32);
         self.leave(ftl, first, len, Leaving::Moved, charge)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use remap_ssd_media::{ContentMode, WordLine};
+
+    /// A layer of units of 16 pages.
+    fn units_of_64_kib() -> Box<Indirection> {
+        let config = crate::DeviceConfig::preset("fast21-32g").expect("a preset");
+        let geometry = config.geometry;
+        let word_line = WordLine {
+            page_bytes: 65_536,
+            indirection_bytes: 65_536,
+            ..geometry.word_line()
+        };
+        let geometry = geometry.with_word_line(word_line).expect("whole units");
+        Indirection::new(&geometry, ContentMode::Identity).expect("units have several pages")
+    }
+
+    #[test]
+    fn commands_are_divided_into_units_alike_wherever_they_are() {
+        let layer = units_of_64_kib();
+        for base in [0, 1 << 32, 1 << 34, HostLpn::PAGES_MAX - 256] {
+            for (first, len) in [(0, 16), (3, 61), (3, 12), (15, 2), (16, 33), (1, 80)] {
+                let page = HostLpn::new(base + first);
+                let end = first + u64::from(len);
+                let (from, to) = (first.div_ceil(16), end / 16);
+                let expected = base / 16 + from..base / 16 + to.max(from);
+
+                let units = layer.whole_units(page, len);
+                assert_eq!(u64::from(units.start)..u64::from(units.end), expected);
+
+                let pieces = layer.pieces(page, len, true);
+                let middle = pieces.middle.len() as u64;
+                assert_eq!(
+                    middle,
+                    16 * (expected.end - expected.start),
+                    "{first} {len}"
+                );
+                let target = page.offset(pieces.middle.start);
+                assert!(middle == 0 || u64::from(target.unit(4)) == expected.start);
+            }
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! The device's commands with the real firmware: their timing, and the contents of a saved device.
 
-use remap_ssd_device::{Device, DeviceConfig, Lpn, OpenError, PageCommand, PageKind};
+use remap_ssd_device::{Device, DeviceConfig, HostLpn, Lpn, OpenError, PageCommand, PageKind};
 use remap_ssd_ftl::{FilePage, Refusal, Remap, SchemeKind};
 use remap_ssd_media::{Page, Payload};
 
@@ -39,7 +39,7 @@ const PROGRAM_NS: u64 = 500_000;
 #[test]
 fn a_remap_has_the_pages_that_it_maps_and_a_flush_has_none() {
     let remap = PageKind::Remap {
-        source: Lpn(1),
+        source: Lpn(1).into(),
         len: 7,
         relocate: false,
         atomic: false,
@@ -145,7 +145,7 @@ fn a_request_of_several_pages_is_one_command_of_the_firmware() {
     let (mut device, start) = with_firmware(1);
     let write = |lpn| PageCommand {
         content: 1,
-        lpn: Lpn(lpn),
+        lpn: Lpn(lpn).into(),
         kind: PageKind::Write,
     };
     let whole = device.submit_request(start, &[1, 2, 3, 4].map(write));
@@ -226,7 +226,7 @@ fn a_refused_command_is_done_at_once() {
     let mut device = device(SchemeKind::None);
     let outside = PageCommand {
         content: 1,
-        lpn: Lpn(device.config().firmware.lpns),
+        lpn: Lpn(device.config().firmware.lpns).into(),
         kind: PageKind::Write,
     };
 
@@ -238,7 +238,7 @@ fn a_refused_command_is_done_at_once() {
         5000,
         &[
             PageCommand {
-                lpn: Lpn(0),
+                lpn: Lpn(0).into(),
                 ..outside
             },
             outside,
@@ -263,7 +263,7 @@ fn idle_time_is_used_only_after_a_while_and_only_if_there_is_garbage() {
     );
 
     let (mut state, mut content) = (1, 1);
-    let lpns = u64::from(device.config().addressable_lpns());
+    let lpns = device.config().addressable_lpns();
     while device.ftl().free_superblocks() > device.ftl().gc_start() {
         let lpn = (noise(&mut state) % lpns) as u32;
         content += 1;
@@ -291,7 +291,7 @@ fn one_pause_is_enough_for_victims_that_are_all_garbage() {
         let no_stalls = "background.lookup_stalls_dies=false".parse().unwrap();
         let config = config.with(&[no_stalls, engine]).unwrap();
         let mut device = Device::format(config.scale(1.0 / 8.0).unwrap()).unwrap();
-        let lpns = device.config().addressable_lpns();
+        let lpns = device.config().addressable_units();
         let (mut lpn, mut content) = (0, 0);
         while device.ftl().free_superblocks() > device.ftl().gc_start() {
             lpn = (lpn + 1) % lpns;
@@ -347,7 +347,7 @@ fn what_was_set_for_a_device_stays_set_through_a_power_cut() {
 fn idle_time_begins_when_the_last_command_has_ended() {
     let mut device = device(SchemeKind::None);
     let (mut state, mut content) = (1, 1);
-    let lpns = u64::from(device.config().addressable_lpns());
+    let lpns = device.config().addressable_lpns();
     while device.ftl().free_superblocks() > device.ftl().gc_start() {
         let lpn = (noise(&mut state) % lpns) as u32;
         content += 1;
@@ -381,7 +381,7 @@ fn completion_times_are_the_same_every_time() {
     for scheme in SchemeKind::ALL {
         let times = || {
             let (mut device, mut state, mut now) = (device(scheme), 1, 0);
-            let lpns = u64::from(device.config().addressable_lpns());
+            let lpns = device.config().addressable_lpns();
             let ends: Vec<u64> = (0..300_000)
                 .map(|_| {
                     let kind = match noise(&mut state) % 10 {
@@ -392,7 +392,7 @@ fn completion_times_are_the_same_every_time() {
                     };
                     let command = PageCommand {
                         content: noise(&mut state) % 400_000 + 1,
-                        lpn: Lpn((noise(&mut state) % lpns) as u32),
+                        lpn: HostLpn::new(noise(&mut state) % lpns),
                         kind,
                     };
                     now += 40_000;
@@ -414,7 +414,7 @@ fn a_saved_device_reads_the_same_and_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     for scheme in SchemeKind::ALL {
         let (mut device, path) = (device(scheme), folder.path().join(scheme.name()));
-        let lpns = device.config().addressable_lpns();
+        let lpns = device.config().addressable_units();
         for n in 0..5000 {
             write(&mut device, 0, n * 7 % lpns, u64::from(n % 900) + 1);
         }
@@ -463,7 +463,7 @@ fn a_request_reports_its_first_refusal_and_ends_with_its_last_page() {
     let mut device = device(SchemeKind::RemapSsdX);
     let page = |lpn, content| PageCommand {
         content,
-        lpn: Lpn(lpn),
+        lpn: Lpn(lpn).into(),
         kind: PageKind::Write,
     };
     let outside = page(device.config().firmware.lpns, 1);

@@ -3,9 +3,10 @@
 
 use super::kit::numbers::Numbers;
 use remap_ssd_device::{
-    Device, DeviceConfig, IndirectionCounts, Lpn, PageCommand, PageKind, Refusal, Remap, SchemeKind,
+    Device, DeviceConfig, HostLpn, IndirectionCounts, Lpn, PageCommand, PageKind, Refusal, Remap,
+    SchemeKind,
 };
-use remap_ssd_media::{Page, WordLine};
+use remap_ssd_media::{ContentMode, Page, WordLine};
 use std::collections::HashMap;
 
 /// A small device with units of `unit` pages. `more` is added to the file.
@@ -143,7 +144,7 @@ fn units_hold_what_an_array_of_pages_holds() {
                             .zip(&contents)
                             .map(|(page, content)| PageCommand {
                                 content: *content,
-                                lpn: lpn(page),
+                                lpn: HostLpn::new(page),
                                 kind: PageKind::Write,
                             })
                             .collect();
@@ -220,12 +221,14 @@ fn operations<R>(device: &mut Device, command: impl FnOnce(&mut Device) -> R) ->
 }
 
 fn request(kind: PageKind, first: u32, len: u32) -> Vec<PageCommand> {
-    let command = |lpn: Lpn| PageCommand {
+    let command = |lpn: HostLpn| PageCommand {
         content: 1_000_000 + u64::from(lpn),
         lpn,
         kind,
     };
-    Lpn::range(Lpn(first), len).map(command).collect()
+    HostLpn::range(Lpn(first).into(), len)
+        .map(command)
+        .collect()
 }
 
 #[test]
@@ -386,7 +389,7 @@ fn commands_end_with_the_last_page() {
     let pages = device.config().logical_pages() as u32;
     let write = |lpn| PageCommand {
         content: 1,
-        lpn: Lpn(lpn),
+        lpn: Lpn(lpn).into(),
         kind: PageKind::Write,
     };
     assert_eq!(device.submit(0, &write(pages - 1)).result, Ok(()));
@@ -408,6 +411,62 @@ fn commands_end_with_the_last_page() {
         },
     );
     assert_eq!(beyond.result, Err(Refusal::OutOfRange));
+}
+
+/// Whose low bits are those of a page that is written.
+#[test]
+fn pages_far_beyond_the_device_are_refused_and_no_other_pages() {
+    for unit in [1, 4, 16] {
+        let mut device = device(unit, SchemeKind::RemapSsd);
+        let near = request(PageKind::Write, 0, 64);
+        assert_eq!(device.submit_request(0, &near).result, Ok(()));
+        let before: Vec<_> = (0..64).map(|lpn| device.read(0, Lpn(lpn)).1).collect();
+
+        for far in [1 << 32, 1 << 34, 1 << 35, 1 << 36, 1 << 39] {
+            let first = HostLpn::new(far);
+            let kinds = [
+                PageKind::Write,
+                PageKind::Read,
+                PageKind::ReadModifyWrite,
+                PageKind::Trim,
+                PageKind::WriteFor { home: first },
+                PageKind::Remap {
+                    source: HostLpn::new(16),
+                    len: 16,
+                    relocate: true,
+                    atomic: false,
+                },
+            ];
+            for kind in kinds {
+                let command = PageCommand {
+                    content: 9,
+                    lpn: first,
+                    kind,
+                };
+                let done = device.submit(0, &command).result;
+                assert_eq!(done, Err(Refusal::OutOfRange), "{kind:?} of {first}");
+            }
+            let to_near = PageCommand {
+                content: 9,
+                lpn: HostLpn::new(16),
+                kind: PageKind::Remap {
+                    source: first,
+                    len: 16,
+                    relocate: true,
+                    atomic: false,
+                },
+            };
+            assert_eq!(
+                device.submit(0, &to_near).result,
+                Err(Refusal::OutOfRange),
+                "remap from {first}"
+            );
+            let done = device.submit_deallocation(0, first, 32).result;
+            assert_eq!(done, Err(Refusal::OutOfRange), "deallocation of {first}");
+        }
+        let after: Vec<_> = (0..64).map(|lpn| device.read(0, Lpn(lpn)).1).collect();
+        assert!(after == before, "units of {unit} pages");
+    }
 }
 
 #[test]
@@ -440,9 +499,14 @@ fn files_count_pages_whatever_the_unit() {
     let config = large(3_906_250_000, 16_384).expect("a valid file");
     assert_eq!(config.firmware.lpns, 976_562_500);
     assert_eq!(config.logical_pages(), 3_906_250_000);
-    let error = large(5_000_000_000, 16_384).unwrap_err().to_string();
+    let config = large(4_300_000_000, 16_384).expect("a valid file");
+    assert_eq!(config.firmware.lpns, 1_075_000_000);
+    assert!(config.addressable_lpns() > u32::MAX.into());
+    let mut stored = config.clone();
+    stored.content = ContentMode::Bytes;
+    let error = stored.check().unwrap_err().to_string();
     assert!(
-        error.contains("workloads address at most 4,294,967,295"),
+        error.contains("stores bytes has at most 4,294,967,295 pages"),
         "{error}"
     );
     let error = large(3_906_250_000, 4096).unwrap_err().to_string();
@@ -505,8 +569,9 @@ fn a_hint_names_a_home_for_a_whole_unit() {
     let mut device = device(4, SchemeKind::WalSsd);
     device.pause_dedup(true);
     let journal = |first: u32, home: u32, len: u32| -> Vec<_> {
-        let pages = Lpn::range(Lpn(first), len).zip(Lpn::range(Lpn(home), len));
-        let command = |(lpn, home): (Lpn, Lpn)| PageCommand {
+        let range = |first| HostLpn::range(Lpn(first).into(), len);
+        let pages = range(first).zip(range(home));
+        let command = |(lpn, home): (HostLpn, HostLpn)| PageCommand {
             content: 5_000 + u64::from(lpn),
             lpn,
             kind: PageKind::WriteFor { home },

@@ -12,7 +12,11 @@ fn filled(engine: &str) -> Device {
     for lpn in Lpn::range(Lpn::ZERO, device.config().firmware.lpns / 2) {
         let content = 1 + u64::from(lpn.0);
         let kind = PageKind::Write;
-        let command = PageCommand { lpn, content, kind };
+        let command = PageCommand {
+            lpn: lpn.into(),
+            content,
+            kind,
+        };
         device.execute(&command, false).unwrap();
     }
     // Reads in order, so that the entries of the first LPNs leave, and no translation page of theirs is at hand.

@@ -194,7 +194,7 @@ fn curves(table: &Table, workload: &Workload) -> Vec<(String, Vec<(f64, f64)>)> 
     };
     let spares = table.rows.iter().map(|row| {
         let (_, total) = data_pages(row);
-        total / f64::from(row.run.device.addressable_lpns()) - 1.0
+        total / row.run.device.addressable_lpns() as f64 - 1.0
     });
     let (least, most) = spares.fold((f64::INFINITY, 0.0), |(least, most), spare| {
         (spare.min(least), spare.max(most))
@@ -261,7 +261,7 @@ fn data_pages(row: &Row) -> (u32, f64) {
 
 fn predicted(row: &Row, workload: &Workload, collection: &Collection) -> Predicted {
     let (of_block, total) = data_pages(row);
-    let addressed = f64::from(row.run.device.addressable_lpns());
+    let addressed = row.run.device.addressable_lpns() as f64;
     Predicted {
         spare: total / addressed - 1.0,
         amplification: workload.predict(of_block, addressed / total, collection),

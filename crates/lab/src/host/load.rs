@@ -132,7 +132,8 @@ impl Load {
                 let content = ContentModel::History {
                     duplicate_share: 1.0 - 1.0 / ratio,
                 };
-                let model = ModelSpec::new(ModelKind::FiuMail).source(content, pages, seed, 0);
+                let model =
+                    ModelSpec::new(ModelKind::FiuMail).source(content, pages.into(), seed, 0);
 
                 let mail = Mail {
                     model: Box::new(model?),
@@ -205,14 +206,16 @@ impl Mail {
         if self.recent.len() == RECENT {
             self.recent.pop_front();
         }
-        self.recent.push_back(page.lpn.0);
+        // The device's unit is a page.
+        let number = page.lpn.unit(0).0;
+        self.recent.push_back(number);
         Ok(match page.kind {
             PageKind::Read => {
                 self.reads += 1;
-                Request::Read { page: page.lpn.0 }
+                Request::Read { page: number }
             }
             _ => Request::Write {
-                page: page.lpn.0,
+                page: number,
                 content: page.content,
             },
         })

@@ -93,7 +93,7 @@ pub(crate) fn check(run: &GridRun) -> Result<(), RunError> {
     HostSpec::parse(&run.workload)?;
     Load::new(
         run.content.parse()?,
-        run.device.addressable_lpns(),
+        run.device.addressable_units(),
         run.seed,
     )
     .map(drop)
@@ -301,7 +301,7 @@ pub(crate) fn measured(
 ) -> Result<Value, RunError> {
     let spec = HostSpec::parse(&run.workload)?;
     let load: LoadSpec = run.content.parse()?;
-    let pages = run.device.addressable_lpns();
+    let pages = run.device.addressable_units();
     let requests = (run.pages / WINDOW_MAX).max(1) * WINDOW_MAX;
     let mut load = Load::new(load, pages, run.seed)?;
 

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Reads a whole recording: returns its highest page, the number of remap requests, and of flushes.
-fn read(text: &str) -> (u32, u64, u64) {
+fn read(text: &str) -> (u64, u64, u64) {
     let mut source = recordings::find(text)
         .unwrap()
         .replay(TraceOptions::new(WHOLE_DISK))
@@ -19,8 +19,10 @@ fn read(text: &str) -> (u32, u64, u64) {
     while source.fill(&mut pages, 4096).unwrap() {
         for page in pages.drain(..) {
             highest = highest.max(match page.kind {
-                PageKind::Remap { source, len, .. } => page.lpn.max(source).0 + u32::from(len) - 1,
-                _ => page.lpn.0,
+                PageKind::Remap { source, len, .. } => {
+                    page.lpn.max(source).get() + u64::from(len) - 1
+                }
+                _ => page.lpn.get(),
             });
             remaps += u64::from(matches!(page.kind, PageKind::Remap { .. }));
             flushes += u64::from(page.kind == PageKind::Flush);
@@ -97,7 +99,7 @@ fn a_recording_with_headers_has_a_page_more_for_each_transaction() {
     let with = pages("sqlite-wal-fillseq-remap+headers");
     let (headers, others): (Vec<&HostPage>, Vec<&HostPage>) = with
         .iter()
-        .partition(|page| (512_000..512_064).contains(&page.lpn.0));
+        .partition(|page| (512_000..512_064).contains(&page.lpn.get()));
     assert!(others.into_iter().eq(&plain));
     let writes = plain
         .chunk_by(|page, _| !page.last)
@@ -136,7 +138,7 @@ fn a_recording_up_to_a_mark_ends_with_it() {
             "mark {mark}"
         );
         assert_eq!(
-            (part[part.len() - 1].kind, part[part.len() - 1].lpn.0),
+            (part[part.len() - 1].kind, part[part.len() - 1].lpn.get()),
             (PageKind::Trim, 127_999)
         );
         before = part.len();

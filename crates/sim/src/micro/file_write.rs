@@ -30,7 +30,7 @@ pub fn file_writes(
     threads: u32,
     count: u64,
 ) -> Result<FileWrites, Refusal> {
-    let lpns = u64::from(device.config().addressable_lpns());
+    let lpns = device.config().addressable_lpns();
 
     // Begins with an empty map: earlier entries would fill it.
     if noted {

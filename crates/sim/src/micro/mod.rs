@@ -122,7 +122,8 @@ fn closed_loop(
 /// # Errors
 /// The device refuses a page.
 pub fn precondition(device: &mut Device, times: u32, seed: u64) -> Result<(), Refusal> {
-    let lpns = device.config().addressable_lpns();
+    // Units are pages here.
+    let lpns = device.config().addressable_units();
 
     device.untimed(|ftl| {
         let mut write = |lpn: Lpn, n: u64| {

@@ -33,7 +33,7 @@ pub fn moves(
     threads: u32,
     count: u64,
 ) -> Result<Measured, Refusal> {
-    let half = device.config().addressable_lpns() / 2;
+    let half = device.config().addressable_units() / 2;
     // Sources and targets must not overlap.
     if count > u64::from(half) {
         return Err(Refusal::OutOfRange);

@@ -41,7 +41,8 @@ pub fn styles() -> Markup {
 /// let mut source = workload.source(workload.content_default(), pages, 1, 0)?;
 ///
 /// let aging: AgingSpec = "fill=sequential".parse()?;
-/// age(&mut device, &mut *source, &aging.options(pages, 1))?;
+/// let units = device.config().addressable_units();
+/// age(&mut device, &mut *source, &aging.options(units, 1))?;
 /// let options = RunOptions { pages: Some(1000), ..RunOptions::default() };
 /// let summary = run(&mut device, &mut *source, &options, &mut |_| ControlFlow::Continue(()))?;
 ///

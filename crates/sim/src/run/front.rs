@@ -8,7 +8,7 @@ use super::tally::Tally;
 use crate::metrics::PageOps;
 use crate::source::{HostPage, PageKind};
 use crate::times::PageOutcome;
-use remap_ssd_device::Lpn;
+use remap_ssd_device::HostLpn;
 use remap_ssd_ftl::Refusal;
 
 /// Executes requests: immediately (`Direct`), or recorded for the timing thread (`pipeline`).
@@ -18,7 +18,7 @@ pub(crate) trait Sink {
     /// Submits a page of the request.
     fn submit(&mut self, page: &HostPage) -> Result<(), Refusal>;
     /// Deallocates a range of the request.
-    fn deallocate(&mut self, lpn: Lpn, len: u32) -> Result<(), Refusal>;
+    fn deallocate(&mut self, lpn: HostLpn, len: u32) -> Result<(), Refusal>;
     /// The request ends after its last page.
     fn leave(&mut self, outcome: PageOutcome);
 }
@@ -36,7 +36,7 @@ pub(crate) struct Front<S> {
     pub tally: Tally,
     request: Option<OpenRequest>,
     /// Pages to deallocate of the current request: the first one, and the count.
-    trim: Option<(Lpn, u32)>,
+    trim: Option<(HostLpn, u32)>,
     /// Requests of a burst, and those of the current one that have not entered; 1 and 0 without bursts.
     burst: u32,
     left_in_burst: u32,

@@ -32,7 +32,7 @@ use super::{Accounts, queue};
 use crate::metrics::PageOps;
 use crate::source::{HostPage, PageKind, Source, SourceError};
 use crate::times::{PageOutcome, RequestTimes};
-use remap_ssd_device::{CommandRecord, Device, FirmwareHalf, LOOK_AHEAD_FAR, Lpn, TimingHalf};
+use remap_ssd_device::{CommandRecord, Device, FirmwareHalf, HostLpn, LOOK_AHEAD_FAR, TimingHalf};
 use remap_ssd_ftl::{Glimpse, Refusal};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -300,7 +300,7 @@ impl Sink for RequestRecorder<'_> {
             .submit(&command(page), !page.last, &mut self.lot.record)
     }
 
-    fn deallocate(&mut self, lpn: Lpn, len: u32) -> Result<(), Refusal> {
+    fn deallocate(&mut self, lpn: HostLpn, len: u32) -> Result<(), Refusal> {
         self.firmware.deallocate(lpn, len, &mut self.lot.record)
     }
 

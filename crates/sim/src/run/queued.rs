@@ -13,7 +13,7 @@ use crate::metrics::PageOps;
 use crate::source::{HostPage, PageKind};
 use crate::times::{PageOutcome, RequestTimes, RunClock};
 use remap_ssd_device::nand::{Nand, RequestEnd};
-use remap_ssd_device::{Device, Lpn};
+use remap_ssd_device::{Device, HostLpn};
 use remap_ssd_ftl::Refusal;
 use std::collections::VecDeque;
 
@@ -196,7 +196,7 @@ impl Sink for Queued<'_> {
             .submit_part(request, self.times.entered, &command(page), !page.last)
     }
 
-    fn deallocate(&mut self, lpn: Lpn, len: u32) -> Result<(), Refusal> {
+    fn deallocate(&mut self, lpn: HostLpn, len: u32) -> Result<(), Refusal> {
         let request = self.queue.request();
         self.device
             .deallocate_part(request, self.times.entered, lpn, len)

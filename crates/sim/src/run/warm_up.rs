@@ -16,7 +16,7 @@ use crate::metrics::PageOps;
 use crate::source::{HostPage, Source};
 use crate::steady;
 use crate::times::PageOutcome;
-use remap_ssd_device::{Device, Lpn};
+use remap_ssd_device::{Device, HostLpn};
 use remap_ssd_ftl::Refusal;
 use std::ops::ControlFlow;
 
@@ -133,7 +133,7 @@ impl Sink for Untimed<'_> {
         self.0.execute(&command(page), !page.last)
     }
 
-    fn deallocate(&mut self, lpn: Lpn, len: u32) -> Result<(), Refusal> {
+    fn deallocate(&mut self, lpn: HostLpn, len: u32) -> Result<(), Refusal> {
         self.0.execute_deallocation(lpn, len)
     }
 

@@ -116,7 +116,7 @@ impl RunSpec {
             return Ok(0);
         }
 
-        let addressed = f64::from(workload.pages(addressable));
+        let addressed = workload.pages(addressable) as f64;
         let max = (addressed * self.warm_up) as u64;
         let round = (addressed * WARM_UP_ROUND) as u64;
         let mut tell = |_: &Progress| follow(Stage::Aging);
@@ -162,7 +162,7 @@ impl RunSpec {
             },
             precision: match self.length {
                 Length::Precise(precision) => {
-                    let addressed = u64::from(self.requests.pages(config.addressable_lpns()));
+                    let addressed = self.requests.pages(config.addressable_lpns());
                     Some((precision, addressed))
                 }
                 Length::Usual | Length::Pages(_) | Length::UntilWornOut => None,

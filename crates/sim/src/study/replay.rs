@@ -1,7 +1,7 @@
 //! Requests recorded earlier: a trace, read once for all runs, or a recording of the caller's.
 
 use super::error::StudyError;
-use crate::source::{Source, SourceError};
+use crate::source::{HostLpn, Source, SourceError};
 use crate::trace::{Decoded, Replay, TraceOptions};
 use crate::workload::ContentModel;
 use std::fmt::Debug;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// Addressable pages of the options with which a trace is read: each replay folds it to its own
 /// device.
-pub const WHOLE_DISK: u32 = u32::MAX >> 1;
+pub const WHOLE_DISK: u64 = HostLpn::PAGES_MAX;
 
 /// A trace, and how it is replayed.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub struct TraceReplay {
 
 impl TraceReplay {
     /// Its requests on a device, over all replays. Contents are above `content_base`.
-    pub(crate) fn replay(&self, addressable: u32, content_base: u64) -> Replay {
+    pub(crate) fn replay(&self, addressable: u64, content_base: u64) -> Replay {
         let options = TraceOptions {
             addressable,
             content_base,

@@ -30,7 +30,7 @@ pub enum Requests {
 
 impl Requests {
     /// Number of pages that they address, of this many addressable ones.
-    pub fn pages(&self, addressable: u32) -> u32 {
+    pub fn pages(&self, addressable: u64) -> u64 {
         match self {
             Self::Workload { workload, .. } => workload.pages(addressable),
             Self::Trace(_) | Self::Recording(_) => addressable,
@@ -68,7 +68,7 @@ impl Requests {
     ///
     /// # Errors
     /// The workload or its contents are impossible there, or a recording cannot be read.
-    pub fn source(&self, addressable: u32, seed: u64) -> Result<Box<dyn Source>, StudyError> {
+    pub fn source(&self, addressable: u64, seed: u64) -> Result<Box<dyn Source>, StudyError> {
         let impossible = |content: &ContentModel, error: &dyn fmt::Display| {
             StudyError::Impossible(format!("{self} with contents {content}: {error}"))
         };

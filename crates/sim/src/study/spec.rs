@@ -120,10 +120,10 @@ impl RunSpec {
         match (self.length, &self.requests) {
             (Length::Pages(pages), _) => Some(pages),
             (Length::Usual, Requests::Workload { workload, .. }) => {
-                Some(2 * u64::from(workload.pages(config.addressable_lpns())))
+                Some(2 * workload.pages(config.addressable_lpns()))
             }
             (Length::Precise(_), Requests::Workload { workload, .. }) => {
-                Some(64 * u64::from(workload.pages(config.addressable_lpns())))
+                Some(64 * workload.pages(config.addressable_lpns()))
             }
             (Length::Usual | Length::Precise(_), Requests::Trace(_) | Requests::Recording(_))
             | (Length::UntilWornOut, _) => None,
@@ -175,7 +175,7 @@ impl RunSpec {
             // These models store contents by page, and the pages that a trace has written.
             (Some(ContentModel::Plain { .. } | ContentModel::Runs { .. }), requests) => {
                 if matches!(requests, Requests::Trace(_)) {
-                    16
+                    18
                 } else {
                     8
                 }

@@ -91,7 +91,8 @@ impl RunSpec {
             FillSpec::Random | FillSpec::Sequential | FillSpec::Ordered => addressable,
         };
         // Aging writes whole indirection units.
-        let addressable = addressable.div_ceil(device.config().geometry.host_pages());
+        let units = addressable.div_ceil(device.config().geometry.host_pages().into());
+        let units = u32::try_from(units).expect("a device has fewer than 2^31 units");
 
         let content = aging.content.unwrap_or(ContentModel::Unique);
         let mut writes = Workload::new(WorkloadConfig {
@@ -102,7 +103,7 @@ impl RunSpec {
             read_percent: 0,
             request_pages: 1,
             content,
-            addressable,
+            addressable: units.into(),
             // A seed other than the measured part's, so that addresses differ, with the same
             // contents. The number is "aging" in ASCII.
             seed: self.seed ^ 0x6167_696e_6700_0000,
@@ -116,7 +117,7 @@ impl RunSpec {
         .map_err(StudyError::impossible)?;
 
         let scheme = device.config().firmware.scheme;
-        let options = aging.options(addressable, self.seed);
+        let options = aging.options(units, self.seed);
         let mut writes = Followed {
             source: &mut writes,
             follow,

@@ -14,7 +14,7 @@
 //! Invariants: the pages of one extent ascend by one and cover it; a folded number is below
 //! `addressable`; the same page of the same device always folds to the same number.
 
-use remap_ssd_device::Lpn;
+use remap_ssd_device::HostLpn;
 use std::fmt;
 use std::str::FromStr;
 
@@ -102,18 +102,22 @@ pub struct DevicePage {
 /// Folds pages; compacting stores the numbers assigned.
 #[derive(Debug)]
 pub struct Folder {
-    addressable: u32,
+    addressable: u64,
     /// Numbers assigned so far, when compacting.
-    numbers: Option<FxHashMap<DevicePage, Lpn>>,
+    numbers: Option<FxHashMap<DevicePage, HostLpn>>,
 }
 
 impl Folder {
     /// Folds pages into `0..addressable`.
     ///
     /// # Panics
-    /// If `addressable` is 0.
-    pub fn new(fold: Fold, addressable: u32) -> Self {
+    /// If `addressable` is 0, or more than the pages of the largest device.
+    pub fn new(fold: Fold, addressable: u64) -> Self {
         assert!(addressable > 0, "there is at least one page to fold into");
+        assert!(
+            addressable <= HostLpn::PAGES_MAX,
+            "no device has {addressable} pages"
+        );
         let numbers = (fold == Fold::Compact).then(FxHashMap::default);
         Self {
             addressable,
@@ -122,7 +126,7 @@ impl Folder {
     }
 
     /// Returns the logical page number of a page that is read or written.
-    pub fn fold(&mut self, page: DevicePage) -> Lpn {
+    pub fn fold(&mut self, page: DevicePage) -> HostLpn {
         let addressable = self.addressable;
         match &mut self.numbers {
             None => modulo(page.page, addressable),
@@ -135,7 +139,7 @@ impl Folder {
     }
 
     /// Returns the logical page number of a page that is deallocated; `None` if it never had one.
-    pub fn folded(&self, page: DevicePage) -> Option<Lpn> {
+    pub fn folded(&self, page: DevicePage) -> Option<HostLpn> {
         match &self.numbers {
             // Every page has a number, touched or not.
             None => Some(modulo(page.page, self.addressable)),
@@ -144,6 +148,6 @@ impl Folder {
     }
 }
 
-fn modulo(page: u64, addressable: u32) -> Lpn {
-    Lpn((page % u64::from(addressable)) as u32)
+fn modulo(page: u64, addressable: u64) -> HostLpn {
+    HostLpn::new(page % addressable)
 }

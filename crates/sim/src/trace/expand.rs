@@ -8,7 +8,7 @@ use super::address::{Cut, DevicePage, Folder, cut};
 use super::record::{Moved, RequestKind};
 use super::{Fold, TraceOptions};
 use crate::source::{HostPage, PageKind};
-use remap_ssd_device::Lpn;
+use remap_ssd_device::HostLpn;
 
 /// A recorded request, with its time since the first.
 #[derive(Clone, Debug, Default)]
@@ -34,7 +34,7 @@ pub(super) enum Op {
 
 /// Expands the requests of one trace, in order.
 pub(super) struct Expander {
-    addressable: u32,
+    addressable: u64,
     folder: Folder,
     content_shift: u64,
 }
@@ -78,7 +78,7 @@ impl Expander {
                     out.push(HostPage { at_ns, ..page });
                     // A disk-wide discard folded into a small device names each page once, not many
                     // times.
-                    let is_full = out.len() - start >= self.addressable as usize;
+                    let is_full = (out.len() - start) as u64 >= self.addressable;
                     if verb == RequestKind::Trim && is_full {
                         break;
                     }
@@ -93,7 +93,7 @@ impl Expander {
                 out.push(HostPage {
                     at_ns,
                     content: 0,
-                    lpn: Lpn::ZERO,
+                    lpn: HostLpn::ZERO,
                     kind: PageKind::Flush,
                     last: true,
                 });
@@ -143,8 +143,8 @@ impl Expander {
         let start = out.len();
 
         // The run so far: target, source and length; ends where either range is not consecutive.
-        let mut run: Option<(Lpn, Lpn, u16)> = None;
-        let put = |(lpn, source, len): (Lpn, Lpn, u16), out: &mut Vec<HostPage>| {
+        let mut run: Option<(HostLpn, HostLpn, u16)> = None;
+        let put = |(lpn, source, len): (HostLpn, HostLpn, u16), out: &mut Vec<HostPage>| {
             let kind = PageKind::Remap {
                 source,
                 len,
@@ -161,7 +161,7 @@ impl Expander {
         };
 
         // A range longer than the device names each page once.
-        for index in 0..moved.count.min(self.addressable.into()) {
+        for index in 0..moved.count.min(self.addressable) {
             let mut fold = |first: u64| {
                 self.folder.fold(DevicePage {
                     device: 0,

@@ -80,7 +80,7 @@ use remap_ssd_device::DeviceConfig;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceOptions {
     /// Logical pages of the device to replay on; every page is folded below this.
-    pub addressable: u32,
+    pub addressable: u64,
     /// Mapping of disk pages to device pages.
     pub fold: Fold,
     /// Count malformed records and continue, instead of stopping at the first.
@@ -98,7 +98,7 @@ pub struct TraceOptions {
 
 impl TraceOptions {
     /// The defaults, for a device of `addressable` pages.
-    pub fn new(addressable: u32) -> Self {
+    pub fn new(addressable: u64) -> Self {
         Self {
             addressable,
             fold: Fold::default(),

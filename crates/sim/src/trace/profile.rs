@@ -20,7 +20,7 @@
 //! Invariants: counts are pages as replayed; memory grows with distinct pages and contents. Absent:
 //! reading files (the readers').
 
-use remap_ssd_device::Lpn;
+use remap_ssd_device::HostLpn;
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
@@ -151,12 +151,12 @@ struct SeenContent {
 #[derive(Default)]
 pub struct Profiler {
     profile: Profile,
-    pages: FxHashMap<Lpn, SeenPage>,
+    pages: FxHashMap<HostLpn, SeenPage>,
     contents: FxHashMap<u64, SeenContent>,
     /// Pages of the current request so far.
     request: u32,
     /// End of the latest read and of the latest write.
-    ends: [Option<Lpn>; 2],
+    ends: [Option<HostLpn>; 2],
     data_pages: u64,
 }
 
@@ -187,7 +187,7 @@ impl Profiler {
                 ..
             } => {
                 pages.remapped += u64::from(len);
-                let sources = Lpn::range(source, len.into());
+                let sources = HostLpn::range(source, len.into());
 
                 let content = |lpn| {
                     self.pages
@@ -204,7 +204,7 @@ impl Profiler {
                     sources.for_each(|lpn| self.hold(lpn, 0));
                 }
 
-                Lpn::range(page.lpn, len.into())
+                HostLpn::range(page.lpn, len.into())
                     .zip(contents)
                     .for_each(|(lpn, content)| self.hold(lpn, content));
             }
@@ -238,7 +238,7 @@ impl Profiler {
     }
 
     /// Sets the content of a page, or none (0).
-    fn hold(&mut self, lpn: Lpn, content: u64) {
+    fn hold(&mut self, lpn: HostLpn, content: u64) {
         let old = match content {
             0 => self
                 .pages
@@ -269,7 +269,7 @@ impl Profiler {
             if self.request == 0 && self.ends[side] == Some(page.lpn) {
                 requests.sequential += 1;
             }
-            self.ends[side] = page.lpn.checked_offset(1);
+            self.ends[side] = Some(page.lpn.offset(1));
         }
 
         self.request += 1;

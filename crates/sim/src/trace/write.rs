@@ -22,9 +22,9 @@ use crate::source::{HostPage, PageKind};
 /// Writes requests as records of a format.
 ///
 /// ```
-/// use remap_ssd_sim::source::{HostPage, Lpn, PageKind};
+/// use remap_ssd_sim::source::{HostLpn, HostPage, PageKind};
 /// use remap_ssd_sim::trace::{Format, TraceWriter};
-/// let (lpn, kind) = (Lpn(8), PageKind::Write);
+/// let (lpn, kind) = (HostLpn::new(8), PageKind::Write);
 /// let page = HostPage { at_ns: 0, content: 1, lpn, kind, last: true };
 /// let mut writer = TraceWriter::new(Format::Mqsim, Vec::new());
 /// assert!(writer.request(&[page])?);

@@ -41,14 +41,14 @@ pub struct Bursts {
 
 impl Bursts {
     pub(super) fn new(facts: BurstFacts) -> Self {
-        let lengths =
-            Zipf::new(facts.requests_max, facts.exponent).expect("a fitted exponent is in range");
+        let lengths = Zipf::new(facts.requests_max.into(), facts.exponent)
+            .expect("a fitted exponent is in range");
         Self { lengths, facts }
     }
 
     /// Number of requests of the next burst, at least one.
     pub(crate) fn len(&self, rng: &mut Xoshiro256PlusPlus) -> u32 {
-        self.lengths.draw(rng)
+        self.lengths.draw(rng) as u32
     }
 
     /// Mean time between requests of a burst, nanoseconds.

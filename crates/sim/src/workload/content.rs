@@ -4,7 +4,7 @@
 //! draws; no identity is at or below the base. Absent: which contents are still on flash. A
 //! duplicate here is a duplicate to the host; whether it is found depends on the device.
 
-use remap_ssd_device::Lpn;
+use remap_ssd_device::HostLpn;
 use std::fmt;
 use std::str::FromStr;
 
@@ -201,7 +201,7 @@ enum From {
 impl Contents {
     pub(super) fn new(
         model: ContentModel,
-        addressable: u32,
+        addressable: u64,
         base: u64,
         rng: Xoshiro256PlusPlus,
     ) -> Result<Self, WorkloadError> {
@@ -212,7 +212,7 @@ impl Contents {
     pub(super) fn repeating(
         repeated: Drawn,
         model: ContentModel,
-        addressable: u32,
+        addressable: u64,
         base: u64,
         rng: Xoshiro256PlusPlus,
     ) -> Result<Self, WorkloadError> {
@@ -225,7 +225,7 @@ impl Contents {
                 check("duplicate share", duplicate_share)?;
                 From::Repeated {
                     chance: Chance::of(duplicate_share),
-                    present: Present::new(repeated, addressable),
+                    present: Present::new(repeated, addressable)?,
                     newest: NOTHING,
                 }
             }
@@ -243,13 +243,13 @@ impl Contents {
                 check("duplicate share", duplicate_share)?;
 
                 // A run longer than the device could never be repeated.
-                if pages == 0 || pages > addressable {
+                if pages == 0 || u64::from(pages) > addressable {
                     return Err(WorkloadError::new(format!(
                         "runs of {pages} pages: 1 to {addressable} are possible"
                     )));
                 }
 
-                let present = Present::new(repeated, addressable);
+                let present = Present::new(repeated, addressable)?;
                 From::Runs(Runs::new(Chance::of(duplicate_share), pages, present))
             }
             ContentModel::History { duplicate_share } => {
@@ -267,9 +267,9 @@ impl Contents {
                 check("duplicate ratio", duplicate_ratio)?;
 
                 // The papers' ratio counts distinct contents per page; this is their number.
-                drawn = ((1.0 - duplicate_ratio) * f64::from(addressable))
+                drawn = ((1.0 - duplicate_ratio) * addressable as f64)
                     .round()
-                    .max(1.0) as u32;
+                    .max(1.0) as u64;
                 From::Drawn(Zipf::new(drawn, exponent)?)
             }
         };
@@ -277,7 +277,7 @@ impl Contents {
         Ok(Self {
             base,
             // Fresh identities begin after the drawn ones: the two are disjoint.
-            fresh: base + u64::from(drawn) + 1,
+            fresh: base + drawn + 1,
             rng,
             source,
         })
@@ -285,9 +285,9 @@ impl Contents {
 
     /// Returns the content that the next write stores in `lpn`.
     #[inline]
-    pub(super) fn next(&mut self, lpn: Lpn) -> u64 {
+    pub(super) fn next(&mut self, lpn: HostLpn) -> u64 {
         match &mut self.source {
-            From::Drawn(ranks) => self.base + u64::from(ranks.draw(&mut self.rng)),
+            From::Drawn(ranks) => self.base + ranks.draw(&mut self.rng),
             From::New => take(&mut self.fresh),
             From::Before { chance, newest } => {
                 // The first write has no predecessor.
@@ -358,12 +358,12 @@ struct History {
 }
 
 /// Length of the history in writes: 8 GiB, fewer on a small device.
-const HISTORY_WRITES_MAX: u32 = 1 << 21;
-const HISTORY_WRITES_MIN: u32 = 1 << 10;
-const PAGES_PER_HISTORY_WRITE: u32 = 32;
+const HISTORY_WRITES_MAX: u64 = 1 << 21;
+const HISTORY_WRITES_MIN: u64 = 1 << 10;
+const PAGES_PER_HISTORY_WRITE: u64 = 32;
 
 impl History {
-    fn new(addressable: u32) -> Self {
+    fn new(addressable: u64) -> Self {
         let writes =
             (addressable / PAGES_PER_HISTORY_WRITE).clamp(HISTORY_WRITES_MIN, HISTORY_WRITES_MAX);
         Self {

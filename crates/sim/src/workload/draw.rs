@@ -20,6 +20,21 @@ pub(super) fn below(bound: u32, rng: &mut impl Rng) -> u32 {
     }
 }
 
+/// The same for any bound. Below 2^32 it is the same number, from the same bits.
+#[inline]
+pub(super) fn below_any(bound: u64, rng: &mut impl Rng) -> u64 {
+    if let Ok(bound) = u32::try_from(bound) {
+        return below(bound, rng).into();
+    }
+    loop {
+        let wide = u128::from(rng.next_u64()) * u128::from(bound);
+        let low = wide as u64;
+        if low >= bound || low >= bound.wrapping_neg() % bound {
+            return (wide >> 64) as u64;
+        }
+    }
+}
+
 /// An event of a given probability.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chance {
@@ -49,4 +64,32 @@ impl Chance {
 pub(crate) fn unit(rng: &mut impl Rng) -> f64 {
     const STEPS: f64 = 9_007_199_254_740_992.0; // 2^53
     ((rng.next_u64() >> 11) + 1) as f64 / STEPS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+    use rand_xoshiro::Xoshiro256PlusPlus;
+
+    #[test]
+    fn a_bound_of_32_bits_draws_the_same_numbers_and_a_larger_one_all_of_its_own() {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
+        for bound in [1, 7, 1 << 31, u32::MAX] {
+            let mut same = rng.clone();
+            for _ in 0..1000 {
+                let drawn = below_any(bound.into(), &mut rng);
+                assert_eq!(drawn, below(bound, &mut same).into());
+            }
+        }
+        for bound in [1 << 32, (1 << 34) + 3, 3 << 62] {
+            let mut parts = [0; 8];
+            for _ in 0..80_000 {
+                let drawn = below_any(bound, &mut rng);
+                assert!(drawn < bound);
+                parts[(u128::from(drawn) * 8 / u128::from(bound)) as usize] += 1;
+            }
+            assert!(parts.iter().all(|count| (9_500..10_500).contains(count)));
+        }
+    }
 }

@@ -119,7 +119,7 @@ pub(super) struct Fiu {
     pages: u32,
     writes: Chance,
     starts: Zipf,
-    stride: u32,
+    stride: u64,
     lengths: Zipf,
     rng: Xoshiro256PlusPlus,
 }
@@ -134,9 +134,9 @@ impl Fiu {
         Ok(Self {
             pages,
             writes: Chance::of(facts.write_share),
-            starts: Zipf::new(pages, facts.theta)?,
-            stride: stride(pages),
-            lengths: Zipf::new(facts.run_pages_max, facts.run_exponent)?,
+            starts: Zipf::new(pages.into(), facts.theta)?,
+            stride: stride(pages.into()),
+            lengths: Zipf::new(facts.run_pages_max.into(), facts.run_exponent)?,
             rng: scale.rng.clone(),
         })
     }
@@ -147,11 +147,11 @@ impl Script for Fiu {
         let write = self.writes.happens(&mut self.rng);
 
         // Scattered: the most popular runs are no neighbours.
-        let rank_z = u64::from(self.starts.draw(&mut self.rng) - 1);
-        let first = (rank_z * u64::from(self.stride) % u64::from(self.pages)) as u32;
+        let rank_z = self.starts.draw(&mut self.rng) - 1;
+        let first = (rank_z * self.stride % u64::from(self.pages)) as u32;
 
         // Runs end at the end of the working set.
-        let end = (first + self.lengths.draw(&mut self.rng)).min(self.pages);
+        let end = (first + self.lengths.draw(&mut self.rng) as u32).min(self.pages);
 
         // A record of these traces is one block, so each page is a request.
         for first in first..end {

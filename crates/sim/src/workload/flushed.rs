@@ -4,7 +4,7 @@
 
 use super::Endless;
 use crate::source::{HostPage, PageKind, Source, SourceError};
-use remap_ssd_device::Lpn;
+use remap_ssd_device::HostLpn;
 use std::num::NonZeroU32;
 
 /// A workload with a flush after every `every` requests.
@@ -40,7 +40,7 @@ impl Source for Flushed {
                 out.push(HostPage {
                     at_ns: page.at_ns,
                     content: 0,
-                    lpn: Lpn::ZERO,
+                    lpn: HostLpn::ZERO,
                     kind: PageKind::Flush,
                     last: true,
                 });

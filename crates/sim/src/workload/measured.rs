@@ -15,7 +15,7 @@ use serde::{Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 
-use super::draw::{Chance, below, unit};
+use super::draw::{Chance, below_any, unit};
 use super::{ContentModel, WorkloadError};
 
 /// Number of classes: the last one has the contents written more than 2^15 times.
@@ -168,7 +168,7 @@ struct Class {
 }
 
 impl Measured {
-    pub(super) fn new(copies: Copies, addressable: u32) -> Self {
+    pub(super) fn new(copies: Copies, addressable: u64) -> Self {
         let mut upto = 0.0;
         let class = |class: &CopyClass| {
             let (copies, share) = (f64::from(class.copies), f64::from(class.share));
@@ -178,7 +178,7 @@ impl Measured {
                 new: Chance::of(1.0 / copies),
                 contents: Vec::new(),
                 // Copies are repeated over as many writes as the device has pages.
-                contents_max: (f64::from(addressable) * share / copies).ceil() as usize,
+                contents_max: (addressable as f64 * share / copies).ceil() as usize,
                 oldest: 0,
             }
         };
@@ -199,7 +199,7 @@ impl Measured {
         };
 
         if !class.new.happens(rng) && !class.contents.is_empty() {
-            return class.contents[below(class.contents.len() as u32, rng) as usize];
+            return class.contents[below_any(class.contents.len() as u64, rng) as usize];
         }
         let content = fresh();
         if class.contents.len() < class.contents_max {

@@ -35,7 +35,7 @@ mod zipf;
 
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use remap_ssd_device::Lpn;
+use remap_ssd_device::HostLpn;
 use serde::Serialize;
 
 pub use bursts::Bursts;
@@ -51,7 +51,7 @@ pub use zipf::Zipf;
 use crate::source::{HostPage, PageKind, Source, SourceError};
 use content::Contents;
 pub(crate) use draw::unit;
-use draw::{Chance, below};
+use draw::{Chance, below_any};
 
 /// Distribution of the addresses of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -95,7 +95,7 @@ pub struct WorkloadConfig {
     /// Contents of the writes.
     pub content: ContentModel,
     /// Logical pages; every address is below this.
-    pub addressable: u32,
+    pub addressable: u64,
     /// Seed of all draws.
     pub seed: u64,
     /// Contents get identities larger than this. With the same base two workloads share contents; a
@@ -117,7 +117,7 @@ impl WorkloadError {
 /// An endless source of page operations.
 pub struct Workload {
     config: WorkloadConfig,
-    units: u32,
+    units: u64,
     place: PatternState,
     reads: Chance,
     requests: Xoshiro256PlusPlus,
@@ -128,16 +128,16 @@ pub struct Workload {
 enum PatternState {
     Random,
     Sequential {
-        next: u32,
+        next: u64,
     },
     Zipf {
         ranks: Zipf,
-        stride: u32,
+        stride: u64,
     },
     HotCold {
-        hot: u32,
+        hot: u64,
         is_hot: Chance,
-        stride: u32,
+        stride: u64,
     },
 }
 
@@ -161,7 +161,7 @@ impl Workload {
             ));
         }
 
-        if request_pages == 0 || request_pages > addressable {
+        if request_pages == 0 || u64::from(request_pages) > addressable {
             return Err(WorkloadError::new(format!(
                 "a request of {request_pages} pages does not fit: 1 to {addressable} are possible"
             )));
@@ -174,7 +174,7 @@ impl Workload {
         }
 
         // The last unit may be shorter than the others.
-        let units = addressable.div_ceil(request_pages);
+        let units = addressable.div_ceil(request_pages.into());
         let requests = Xoshiro256PlusPlus::seed_from_u64(config.seed);
         // The contents' generator starts 2^128 steps later, so that the two never overlap.
         let mut draws = requests.clone();
@@ -201,12 +201,14 @@ impl Workload {
             ..
         } = self.config;
 
-        let first = unit * request_pages;
+        let first = unit * u64::from(request_pages);
         // The range may end within the last unit.
-        let len = request_pages.min(addressable - first);
-        let last = Lpn(first + len - 1);
+        let left = u32::try_from(addressable - first).unwrap_or(u32::MAX);
+        let len = request_pages.min(left);
+        let first = HostLpn::new(first);
+        let last = first.offset(len - 1);
 
-        for lpn in Lpn::range(Lpn(first), len) {
+        for lpn in HostLpn::range(first, len) {
             let (kind, content) = if read {
                 (PageKind::Read, 0)
             } else {
@@ -242,7 +244,7 @@ impl Endless for Workload {
 }
 
 impl PatternState {
-    fn new(pattern: Pattern, units: u32) -> Result<Self, WorkloadError> {
+    fn new(pattern: Pattern, units: u64) -> Result<Self, WorkloadError> {
         Ok(match pattern {
             Pattern::Random => PatternState::Random,
             Pattern::Sequential => PatternState::Sequential { next: 0 },
@@ -263,7 +265,7 @@ impl PatternState {
                     )));
                 }
                 // Some, but not all; of a single unit all requests are hot.
-                let hot = (u64::from(units) * u64::from(data_percent)).div_ceil(100) as u32;
+                let hot = (units * u64::from(data_percent)).div_ceil(100);
                 let hot = hot.min(units - 1).max(1);
                 let share = f64::from(request_percent) / 100.0;
                 PatternState::HotCold {
@@ -275,9 +277,9 @@ impl PatternState {
         })
     }
 
-    fn next(&mut self, units: u32, rng: &mut Xoshiro256PlusPlus) -> u32 {
+    fn next(&mut self, units: u64, rng: &mut Xoshiro256PlusPlus) -> u64 {
         match self {
-            PatternState::Random => below(units, rng),
+            PatternState::Random => below_any(units, rng),
             PatternState::Sequential { next } => {
                 let unit = *next;
                 *next = if unit + 1 == units { 0 } else { unit + 1 };
@@ -290,9 +292,9 @@ impl PatternState {
                 stride,
             } => {
                 let rank = if is_hot.happens(rng) {
-                    below(*hot, rng)
+                    below_any(*hot, rng)
                 } else {
-                    *hot + below(units - *hot, rng)
+                    *hot + below_any(units - *hot, rng)
                 };
                 scattered(rank, *stride, units)
             }
@@ -301,23 +303,61 @@ impl PatternState {
 }
 
 /// The unit of a rank that counts from 0. Popular units are not neighbours.
-fn scattered(rank: u32, stride: u32, units: u32) -> u32 {
-    (u64::from(rank) * u64::from(stride) % u64::from(units)) as u32
+fn scattered(rank: u64, stride: u64, units: u64) -> u64 {
+    match rank.checked_mul(stride) {
+        Some(product) => product % units,
+        // More than 2^32 units.
+        None => (u128::from(rank) * u128::from(stride) % u128::from(units)) as u64,
+    }
 }
 
 /// A step near `units` / golden ratio without a common divisor: ranks this far apart visit every
 /// unit once, and the hottest ones are distributed as evenly as possible.
-pub(crate) fn stride(units: u32) -> u32 {
-    const INVERSE_GOLDEN_RATIO: u64 = 2_654_435_769; // of 2^32
-    let near = (u64::from(units) * INVERSE_GOLDEN_RATIO) >> 32;
-    let coprime = |&step: &u32| greatest_common_divisor(step, units) == 1;
-    (near.max(1) as u32..=units).find(coprime).unwrap_or(1)
+pub(crate) fn stride(units: u64) -> u64 {
+    const INVERSE_GOLDEN_RATIO: u128 = 2_654_435_769; // of 2^32
+    let near = ((u128::from(units) * INVERSE_GOLDEN_RATIO) >> 32) as u64;
+    let coprime = |&step: &u64| greatest_common_divisor(step, units) == 1;
+    (near.max(1)..=units).find(coprime).unwrap_or(1)
 }
 
-fn greatest_common_divisor(a: u32, b: u32) -> u32 {
+fn greatest_common_divisor(a: u64, b: u64) -> u64 {
     if b == 0 {
         a
     } else {
         greatest_common_divisor(b, a % b)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn a_sequence_begins_again_after_its_last_unit_however_many_there_are() {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
+        for units in [(1 << 32) - 1, 1 << 32, (1 << 34) + 3] {
+            let mut place = PatternState::Sequential { next: units - 2 };
+            let next: Vec<u64> = (0..4).map(|_| place.next(units, &mut rng)).collect();
+            assert_eq!(next, [units - 2, units - 1, 0, 1]);
+        }
+    }
+
+    #[test]
+    fn ranks_are_scattered_over_all_units_and_never_meet() {
+        for units in [1000, (1 << 32) - 1, (1 << 32) + 1, 15_625_000_000, 1 << 35] {
+            let stride = stride(units);
+            assert_eq!(greatest_common_divisor(stride, units), 1);
+            let ranks = (0..units.min(50_000)).chain(units - units.min(50_000)..units);
+            let places = ranks.map(|rank| scattered(rank, stride, units));
+            let places: HashSet<u64> = places.collect();
+            assert_eq!(places.len() as u64, units.min(100_000));
+            let part = units / 16;
+            for sixteenth in 0..16 {
+                let range = sixteenth * part..(sixteenth + 1) * part;
+                assert!(places.iter().any(|place| range.contains(place)));
+            }
+            assert!(places.iter().all(|place| *place < units));
+        }
     }
 }

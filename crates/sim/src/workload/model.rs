@@ -210,7 +210,7 @@ impl ModelSpec {
     pub fn source(
         &self,
         content: ContentModel,
-        addressable: u32,
+        addressable: u64,
         seed: u64,
         content_base: u64,
     ) -> Result<Model, WorkloadError> {
@@ -230,9 +230,10 @@ impl ModelSpec {
         let reference = f64::from(self.kind.reference_pages());
         let scale = Scale {
             name: self.kind.name(),
-            addressable,
+            // Page sets are smaller by far.
+            addressable: u32::try_from(addressable).unwrap_or(u32::MAX),
             // A device smaller than the published one gets a smaller load; a larger one, the same.
-            factor: self.size * (f64::from(addressable) / reference).min(1.0),
+            factor: self.size * (addressable as f64 / reference).min(1.0),
             direct: self.direct,
             rng: requests,
         };

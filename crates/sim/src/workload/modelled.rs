@@ -25,7 +25,7 @@ impl<S: Source> Modelled<S> {
     pub fn new(
         source: S,
         model: ContentModel,
-        addressable: u32,
+        addressable: u64,
         seed: u64,
         base: u64,
     ) -> Result<Self, WorkloadError> {

@@ -21,14 +21,13 @@ use super::{
 /// A workload without its contents, device size and seed.
 ///
 /// ```
-/// use remap_ssd_sim::source::Lpn;
 /// use remap_ssd_sim::workload::NamedWorkload;
 /// let oltp: NamedWorkload = "oltp,direct".parse().unwrap();
 /// let mut source = oltp.source(oltp.content_default(), 1 << 16, 1, 0).unwrap();
 /// assert!(!oltp.names_homes() && oltp.bursts().is_none());
 /// let mut pages = Vec::new();
 /// source.fill(&mut pages, 100).unwrap();
-/// assert!(pages.iter().all(|page| page.lpn < Lpn(1 << 16)));
+/// assert!(pages.iter().all(|page| page.lpn.get() < 1 << 16));
 /// assert!(pages.iter().all(|page| page.content < source.content_end()));
 ///
 /// let half: NamedWorkload = "oltp,span=0.5".parse().unwrap();
@@ -78,8 +77,8 @@ impl From<WorkloadKind> for NamedWorkload {
 
 impl NamedWorkload {
     /// Number of pages that it uses, of this many addressable ones; at least one.
-    pub fn pages(&self, addressable: u32) -> u32 {
-        ((f64::from(addressable) * self.span) as u32).max(1)
+    pub fn pages(&self, addressable: u64) -> u64 {
+        ((addressable as f64 * self.span) as u64).max(1)
     }
 
     /// Creates the source, before its first request. Identities of contents are above
@@ -90,7 +89,7 @@ impl NamedWorkload {
     pub fn source(
         &self,
         content: ContentModel,
-        addressable: u32,
+        addressable: u64,
         seed: u64,
         content_base: u64,
     ) -> Result<Box<dyn Endless + Send>, WorkloadError> {

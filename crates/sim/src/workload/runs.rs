@@ -5,7 +5,7 @@
 //! runs show with sequential ones, or with requests of as many pages.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
-use remap_ssd_device::Lpn;
+use remap_ssd_device::HostLpn;
 
 use super::draw::Chance;
 use super::present::Present;
@@ -17,8 +17,8 @@ pub(super) struct Runs {
     /// Remaining pages of the current run.
     left: u32,
     /// Source page of the next one; `None` if they are new.
-    source: Option<u32>,
-    next_lpn: Lpn,
+    source: Option<u64>,
+    next_lpn: HostLpn,
 }
 
 impl Runs {
@@ -29,12 +29,12 @@ impl Runs {
             present,
             left: 0,
             source: None,
-            next_lpn: Lpn::ZERO,
+            next_lpn: HostLpn::ZERO,
         }
     }
 
     /// Returns the content that a write of `lpn` repeats, if it does.
-    pub(super) fn repeated(&mut self, lpn: Lpn, rng: &mut Xoshiro256PlusPlus) -> Option<u64> {
+    pub(super) fn repeated(&mut self, lpn: HostLpn, rng: &mut Xoshiro256PlusPlus) -> Option<u64> {
         // A gap in the addresses is another file: a run ends there.
         if self.left == 0 || lpn != self.next_lpn {
             self.left = self.pages;
@@ -51,7 +51,7 @@ impl Runs {
     }
 
     /// Records the present content of a page.
-    pub(super) fn note(&mut self, lpn: Lpn, content: u64) {
+    pub(super) fn note(&mut self, lpn: HostLpn, content: u64) {
         self.present.set(lpn, content);
     }
 }

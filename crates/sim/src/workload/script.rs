@@ -5,7 +5,7 @@
 //! model's addresses do not depend on its contents. Invariant: an extent that is read or written is
 //! split into requests of at most [`REQUEST_PAGES_MAX`] pages. Absent: the models (`model.rs`).
 
-use remap_ssd_device::Lpn;
+use remap_ssd_device::HostLpn;
 use std::collections::VecDeque;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -19,7 +19,7 @@ use crate::source::{HostPage, PageKind};
 pub(super) struct Scale {
     /// Name of the model, for messages.
     pub name: &'static str,
-    /// Addressable pages.
+    /// Addressable pages, at most 2^32 - 1.
     pub addressable: u32,
     /// Size of its page set, in multiples of the published one.
     pub factor: f64,
@@ -147,9 +147,9 @@ impl Steps {
     /// if it has one.
     pub(super) fn write_for(&mut self, first: u32, homes: &[Option<u32>]) {
         for (index, home) in (0..).zip(homes) {
-            let (lpn, last) = (Lpn(first + index), index as usize + 1 == homes.len());
+            let (lpn, last) = (page(first + index), index as usize + 1 == homes.len());
             let kind = home.map_or(PageKind::Write, |home| PageKind::WriteFor {
-                home: Lpn(home),
+                home: page(home),
             });
             self.out.push(HostPage {
                 at_ns: 0,
@@ -166,7 +166,7 @@ impl Steps {
         // A request is at most a few megabytes in every model.
         let len = u16::try_from(target.len).expect("a command has fewer than 65,536 pages");
         let kind = PageKind::Remap {
-            source: Lpn(source),
+            source: page(source),
             len,
             relocate: false,
             atomic: false,
@@ -174,7 +174,7 @@ impl Steps {
         self.out.push(HostPage {
             at_ns: 0,
             content: 0,
-            lpn: Lpn(target.first),
+            lpn: page(target.first),
             kind,
             last: true,
         });
@@ -184,7 +184,7 @@ impl Steps {
         &mut self,
         kind: PageKind,
         extent: PageExtent,
-        content: impl Fn(&mut Self, Lpn) -> u64,
+        content: impl Fn(&mut Self, HostLpn) -> u64,
     ) {
         let PageExtent { mut first, mut len } = extent;
         while len > 0 {
@@ -199,11 +199,11 @@ impl Steps {
         &mut self,
         kind: PageKind,
         PageExtent { first, len }: PageExtent,
-        content: impl Fn(&mut Self, Lpn) -> u64,
+        content: impl Fn(&mut Self, HostLpn) -> u64,
     ) {
-        let end = Lpn(first + len);
+        let end = page(first + len);
         // Page by page, since each may have its own content.
-        for lpn in Lpn::range(Lpn(first), len) {
+        for lpn in HostLpn::range(page(first), len) {
             let content = content(self, lpn);
             self.out.push(HostPage {
                 at_ns: 0,
@@ -214,4 +214,8 @@ impl Steps {
             });
         }
     }
+}
+
+fn page(number: u32) -> HostLpn {
+    HostLpn::new(number.into())
 }

@@ -41,7 +41,7 @@ pub struct WorkloadSpec {
 
 impl WorkloadSpec {
     /// The whole configuration, contents counted from 1.
-    pub fn config(self, content: ContentModel, addressable: u32, seed: u64) -> WorkloadConfig {
+    pub fn config(self, content: ContentModel, addressable: u64, seed: u64) -> WorkloadConfig {
         let Self {
             pattern,
             read_percent,

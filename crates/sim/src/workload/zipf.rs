@@ -17,9 +17,12 @@
 use rand::Rng;
 
 use super::WorkloadError;
+use remap_ssd_device::HostLpn;
 
 /// Ranks up to this are steps of one rank.
-const SINGLE_RANKS: u32 = 64;
+const SINGLE_RANKS: u64 = 64;
+/// As many as the largest device has pages.
+const RANKS_MAX: u64 = HostLpn::PAGES_MAX;
 const STEPS_PER_OCTAVE: u64 = 32;
 const EXPONENT_MAX: f64 = 16.0;
 
@@ -52,10 +55,37 @@ struct AliasCell {
 /// Adjacent ranks that share a weight until the final acceptance.
 #[derive(Clone, Copy, Debug)]
 struct WeightStep {
-    first: u32,
-    count: u32,
+    /// The first rank above the low bits, which are the number of ranks less one. Draws miss the cache less often with 16 bytes
+    /// a step than with 24.
+    ranks: u64,
     /// Any rank of this step is accepted if the random fraction is below this.
     sure: u64,
+}
+
+/// Low bits of `WeightStep::ranks`: an octave of the largest ranks in 32 parts.
+const COUNT_BITS: u32 = 29;
+
+const _: () = assert!(size_of::<WeightStep>() == 16);
+const _: () = assert!(RANKS_MAX >> (STEPS_PER_OCTAVE.ilog2() + 1) == 1 << COUNT_BITS);
+
+impl WeightStep {
+    fn new(first: u64, count: u64, sure: u64) -> Self {
+        assert!((1..=1 << COUNT_BITS).contains(&count) && first < RANKS_MAX);
+        Self {
+            ranks: first << COUNT_BITS | (count - 1),
+            sure,
+        }
+    }
+
+    #[inline(always)]
+    fn first(self) -> u64 {
+        self.ranks >> COUNT_BITS
+    }
+
+    #[inline(always)]
+    fn count(self) -> u64 {
+        (self.ranks & ((1 << COUNT_BITS) - 1)) + 1
+    }
 }
 
 const FRACTIONS: f64 = 18_446_744_073_709_551_616.0; // 2^64
@@ -64,13 +94,18 @@ impl Zipf {
     /// A sampler of `1..=count` with the given exponent, 0 (uniform) to 16.
     ///
     /// # Errors
-    /// There is no rank, or the exponent is out of range.
-    pub fn new(count: u32, exponent: f64) -> Result<Self, WorkloadError> {
+    /// There is no rank, there are too many, or the exponent is out of range.
+    pub fn new(count: u64, exponent: f64) -> Result<Self, WorkloadError> {
         // There would be nothing to draw.
         if count == 0 {
             return Err(WorkloadError::new(
                 "a zipf distribution needs at least one rank",
             ));
+        }
+
+        if count > RANKS_MAX {
+            let reason = format!("a zipf distribution of {count} ranks: at most {RANKS_MAX}");
+            return Err(WorkloadError::new(reason));
         }
 
         if !(0.0..=EXPONENT_MAX).contains(&exponent) {
@@ -80,7 +115,7 @@ impl Zipf {
 
         let steps = steps(count, exponent);
         let weight =
-            |step: &WeightStep| f64::from(step.count) * libm::pow(step.first.into(), -exponent);
+            |step: &WeightStep| step.count() as f64 * libm::pow(step.first() as f64, -exponent);
         let weights: Vec<f64> = steps.iter().map(weight).collect();
 
         // At least two cells, so that a shift by `64 - cell_bits` is less than 64.
@@ -97,7 +132,7 @@ impl Zipf {
     /// Draws the next rank, from 1.
     // Not inlined, the call would spend a third of its time on the state of the generator.
     #[inline(always)]
-    pub fn draw(&self, rng: &mut impl Rng) -> u32 {
+    pub fn draw(&self, rng: &mut impl Rng) -> u64 {
         loop {
             // The top bits select the cell; those below are the fraction that decides within it.
             let bits = rng.next_u64();
@@ -109,13 +144,13 @@ impl Zipf {
             let step = self.steps[if own { place } else { cell.other as usize }];
 
             // A single rank is always accepted.
-            if step.count == 1 {
-                return step.first;
+            if step.count() == 1 {
+                return step.first();
             }
 
             // The high word is uniform over the step's ranks, the low one an independent fraction.
-            let wide = u128::from(rng.next_u64()) * u128::from(step.count);
-            let rank = step.first + (wide >> 64) as u32;
+            let wide = u128::from(rng.next_u64()) * u128::from(step.count());
+            let rank = step.first() + (wide >> 64) as u64;
             let fraction = wide as u64;
 
             // Below the bound of the step no power is needed.
@@ -126,21 +161,21 @@ impl Zipf {
     }
 
     #[cold]
-    fn keeps(&self, step: WeightStep, rank: u32, fraction: u64) -> bool {
-        fraction < as_fraction(kept(self.exponent, step.first, rank))
+    fn keeps(&self, step: WeightStep, rank: u64, fraction: u64) -> bool {
+        fraction < as_fraction(kept(self.exponent, step.first(), rank))
     }
 }
 
 /// The probability to accept `rank` in a step that begins with `first`.
-fn kept(exponent: f64, first: u32, rank: u32) -> f64 {
-    libm::pow(f64::from(rank) / f64::from(first), -exponent)
+fn kept(exponent: f64, first: u64, rank: u64) -> f64 {
+    libm::pow(rank as f64 / first as f64, -exponent)
 }
 
 fn as_fraction(probability: f64) -> u64 {
     (probability * FRACTIONS) as u64
 }
 
-fn steps(count: u32, exponent: f64) -> Vec<WeightStep> {
+fn steps(count: u64, exponent: f64) -> Vec<WeightStep> {
     // Below the exact value by far more than the rounding of a power, and by far less than
     // measurable.
     const SAFETY: f64 = 1.0 - 1e-12;
@@ -152,7 +187,7 @@ fn steps(count: u32, exponent: f64) -> Vec<WeightStep> {
         let width = if first <= SINGLE_RANKS {
             1
         } else {
-            (u64::from(first).next_power_of_two() / (2 * STEPS_PER_OCTAVE)) as u32
+            first.next_power_of_two() / (2 * STEPS_PER_OCTAVE)
         };
 
         // Neither empty nor past the end.
@@ -161,17 +196,9 @@ fn steps(count: u32, exponent: f64) -> Vec<WeightStep> {
         let last = first + (width - 1);
         let sure = as_fraction(kept(exponent, first, last) * SAFETY);
 
-        steps.push(WeightStep {
-            first,
-            count: width,
-            sure,
-        });
+        steps.push(WeightStep::new(first, width, sure));
 
-        // The last rank may be the largest `u32`.
-        match last.checked_add(1) {
-            Some(next) => first = next,
-            None => break,
-        }
+        first = last + 1;
     }
 
     steps

@@ -3,13 +3,13 @@
 //!
 //! The excerpts are not part of the project; without them their test prints so and passes.
 
-use remap_ssd_device::{Device, DeviceConfig, Lpn, Setting};
+use remap_ssd_device::{Device, DeviceConfig, HostLpn, Setting};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_sim::arrivals::Arrivals;
 use remap_ssd_sim::cores::Cores;
 use remap_ssd_sim::run::{RunOptions, run};
 use remap_ssd_sim::source::{HostPage, PageKind, Source, SourceError};
-use remap_ssd_sim::study::{Length, RunSpec};
+use remap_ssd_sim::study::{Length, RunSpec, WHOLE_DISK};
 use remap_ssd_sim::summary::RunSummary;
 use remap_ssd_sim::trace::{TraceOptions, TraceReader};
 use remap_ssd_sim::workload::NamedWorkload;
@@ -44,14 +44,14 @@ fn measured(source: &mut dyn Source, bound: Option<u32>) -> RunSummary {
 
 /// Writes of one page each, one per microsecond.
 fn writes(count: u32) -> Fixed {
-    let page = |lpn| HostPage {
-        at_ns: 1000 * u64::from(lpn),
-        content: u64::from(lpn) + 1,
+    let page = |lpn: HostLpn| HostPage {
+        at_ns: 1000 * lpn.get(),
+        content: lpn.get() + 1,
         lpn,
         kind: PageKind::Write,
         last: true,
     };
-    Fixed((0..count).map(Lpn).map(page).collect())
+    Fixed(HostLpn::range(HostLpn::ZERO, count).map(page).collect())
 }
 
 /// Pages in SLC mode are folded in the pauses, which programs them again. A warm-up without pauses would end in a state that
@@ -322,7 +322,7 @@ fn fiu_generators_have_the_bursts_and_the_rate_of_the_excerpts() {
     ] {
         let Some(path) = excerpt(file) else { continue };
         let mut real = Vec::new();
-        let mut reader = TraceReader::open(path, None, TraceOptions::new(u32::MAX >> 1)).unwrap();
+        let mut reader = TraceReader::open(path, None, TraceOptions::new(WHOLE_DISK)).unwrap();
         while reader.fill(&mut real, 1000).unwrap() {}
 
         let workload: NamedWorkload = name.parse().unwrap();

@@ -103,7 +103,7 @@ fn valid_share(run: &RunResult) -> (u32, f64) {
     let data_pages = firmware.data_pages(geometry);
     let superblocks = geometry.superblocks() - firmware.gc_start(geometry);
     let total = f64::from(superblocks) * f64::from(data_pages);
-    (data_pages, f64::from(run.config.addressable_lpns()) / total)
+    (data_pages, run.config.addressable_lpns() as f64 / total)
 }
 
 /// Greedy at once and ahead of need, and the best of ten random blocks and of two; spare space of 5, 20 and 50 %

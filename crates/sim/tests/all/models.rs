@@ -4,23 +4,24 @@
 //!
 //! The excerpts are not part of the project; without them their tests print so and pass.
 
-use remap_ssd_sim::source::Lpn;
+use remap_ssd_sim::source::HostLpn;
 use std::path::Path;
 
 use proptest::prelude::*;
 use remap_ssd_sim::source::{HostPage, PageKind, Source};
+use remap_ssd_sim::study::WHOLE_DISK;
 use remap_ssd_sim::trace::{Profile, Profiler, TraceOptions, TraceReader, profile};
 use remap_ssd_sim::workload::{ContentModel, MODELS, Model, ModelKind, ModelSpec, NamedWorkload};
 
-const GIB: u32 = 1 << 18;
+const GIB: u64 = 1 << 18;
 
-fn model(text: &str, addressable: u32, seed: u64) -> Model {
+fn model(text: &str, addressable: u64, seed: u64) -> Model {
     let spec: ModelSpec = text.parse().unwrap();
     spec.source(spec.kind.content_default(), addressable, seed, 0)
         .unwrap()
 }
 
-fn profiled(text: &str, addressable: u32, requests: u64) -> Profile {
+fn profiled(text: &str, addressable: u64, requests: u64) -> Profile {
     profile(
         &mut model(text, addressable, 1),
         Some(requests),
@@ -97,7 +98,7 @@ fn oltp_writes_3200_half_pages_to_each_256_kib_of_log_and_reads_as_often() {
 
 #[test]
 fn ycsb_writes_log_and_memtables_and_rewrites_them_in_compactions() {
-    const DEVICE: u32 = 2 * GIB; // At a sixteenth: memtables and files of 1,024 pages.
+    const DEVICE: u64 = 2 * GIB; // At a sixteenth: memtables and files of 1,024 pages.
     let mut source = model("ycsb", DEVICE, 1);
     let (mut log, mut flushes, mut rewritten, mut reads) = (0, 0, 0, 0);
     let mut pages = Vec::new();
@@ -132,7 +133,7 @@ fn ycsb_writes_log_and_memtables_and_rewrites_them_in_compactions() {
         "what is merged is not larger than its parts"
     );
     let all = profiled("ycsb", DEVICE, 400_000);
-    let loaded = f64::from(DEVICE) / 4.0;
+    let loaded = DEVICE as f64 / 4.0;
     assert!(
         (1.0..1.75).contains(&(all.pages.unique as f64 / loaded)),
         "{}",
@@ -180,7 +181,7 @@ fn fiu_traces_have_the_published_shares_of_writes_and_of_duplicate_writes() {
         ("fiu-mail", 0.785, 0.880),
         ("fiu-webvm", 0.698, 0.200),
     ] {
-        let slice = (f64::from(8 * GIB) / writes) as u64;
+        let slice = ((8 * GIB) as f64 / writes) as u64;
         let all = profiled(name, 256 * GIB, slice);
         near(all.write_share, writes, 0.004);
         near(all.duplicates.write_share, duplicates, 0.004);
@@ -198,7 +199,7 @@ fn fiu_traces_have_the_published_working_sets() {
     // At a 64th of the size, with a 64th of the working set; a three-week trace is about ten times
     // its working set.
     for (name, gib) in [("fiu-homes", 17.4), ("fiu-mail", 56.2), ("fiu-webvm", 2.1)] {
-        let working_set = gib * f64::from(GIB) / 64.0;
+        let working_set = gib * GIB as f64 / 64.0;
         let all = profiled(name, 4 * GIB, (10.0 * working_set) as u64);
         assert!(
             (0.85..=1.001).contains(&(all.pages.unique as f64 / working_set)),
@@ -218,7 +219,7 @@ fn excerpt(name: &str) -> Option<Profile> {
         println!("skipped: the trace excerpt {name} is not here");
         return None;
     }
-    let mut reader = TraceReader::open(path, None, TraceOptions::new(u32::MAX >> 1)).unwrap();
+    let mut reader = TraceReader::open(path, None, TraceOptions::new(WHOLE_DISK)).unwrap();
     Some(profile(&mut reader, None, &mut |_| ()).unwrap())
 }
 
@@ -343,7 +344,7 @@ fn four_of_five_pages_of_snapshots_are_copies_in_long_commands() {
     assert!(
         (0..)
             .zip(first)
-            .all(|(lpn, page)| page.lpn == Lpn(lpn) && page.kind == PageKind::Write)
+            .all(|(lpn, page)| page.lpn.get() == lpn && page.kind == PageKind::Write)
     );
     let written = rest
         .iter()
@@ -364,7 +365,7 @@ fn four_of_five_pages_of_snapshots_are_copies_in_long_commands() {
 
 /// Tracks deallocated pages.
 #[derive(Default)]
-struct Deallocated(std::collections::HashSet<Lpn>);
+struct Deallocated(std::collections::HashSet<HostLpn>);
 
 impl Deallocated {
     fn see(&mut self, page: &HostPage) -> Result<(), String> {
@@ -377,8 +378,8 @@ impl Deallocated {
             }
             PageKind::Remap { source, len, .. } => {
                 let (targets, sources) = (
-                    Lpn::range(page.lpn, len.into()),
-                    Lpn::range(source, len.into()),
+                    HostLpn::range(page.lpn, len.into()),
+                    HostLpn::range(source, len.into()),
                 );
                 targets.for_each(|lpn| _ = self.0.remove(&lpn));
                 if sources.clone().any(|lpn| self.0.contains(&lpn)) {
@@ -405,7 +406,7 @@ proptest! {
     #[test]
     fn a_model_keeps_its_promises(
         kind in prop::sample::select(MODELS.to_vec()),
-        addressable in 10_000u32..400_000,
+        addressable in 10_000u64..400_000,
         size in 0.1f64..3.0,
         direct: bool,
         discard: bool,
@@ -427,9 +428,9 @@ proptest! {
             prop_assert!(request.windows(2).all(|pair| pair[0].lpn.offset(1) == pair[1].lpn && alike(pair[0].kind, pair[1].kind)));
         }
         for page in &pages {
-            prop_assert!(page.lpn < Lpn(addressable));
+            prop_assert!(page.lpn.get() < addressable);
             if let PageKind::Remap { source, len, .. } = page.kind {
-                prop_assert!([source, page.lpn].iter().all(|first| first.0 + u32::from(len) <= addressable));
+                prop_assert!([source, page.lpn].iter().all(|first| first.get() + u64::from(len) <= addressable));
             }
             prop_assert_eq!(page.content > 5, page.kind.writes());
             there.see(page).map_err(TestCaseError::fail)?;
@@ -448,7 +449,7 @@ proptest! {
 fn a_smaller_device_is_the_published_one_scaled_down_and_a_larger_one_is_not_scaled_up() {
     for kind in MODELS {
         let unique = |addressable| profiled(kind.name(), addressable, 300_000).pages.unique as f64;
-        let published = kind.reference_pages();
+        let published = u64::from(kind.reference_pages());
         if matches!(kind, ModelKind::Oltp | ModelKind::Fileserver) {
             near(
                 unique(published / 32) / unique(published / 4),
@@ -595,7 +596,7 @@ fn a_workload_with_a_span_stays_in_that_share_of_the_pages_and_reaches_its_end()
         let mut pages = Vec::new();
         let mut source = named.source(ContentModel::Unique, whole, 1, 0).unwrap();
         source.fill(&mut pages, 100_000).unwrap();
-        let highest = pages.iter().map(|page| page.lpn.0).max().unwrap();
+        let highest = pages.iter().map(|page| page.lpn.get()).max().unwrap();
         assert!(highest < whole / 4, "{text}: {highest}");
         // A model uses only the pages of its files.
         assert!(

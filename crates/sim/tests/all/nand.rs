@@ -2,7 +2,7 @@
 
 use crate::pipeline::{self, PAPERS};
 use remap_ssd_device::nand::{Activity, CellTimes, DieInterval};
-use remap_ssd_device::{Device, DeviceConfig, Lpn, PageCommand, PageKind};
+use remap_ssd_device::{Device, DeviceConfig, HostLpn, PageCommand, PageKind};
 use remap_ssd_ftl::{EntrySize, GcPolicy, SchemeKind};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{Geometry, WordLine};
@@ -142,7 +142,7 @@ fn reads_are_faster_and_faster_still_if_programs_are_suspended() {
         // A third of the device, so that nothing is collected.
         config.addressable = 0.3;
         let mut device = Device::format(config.clone()).unwrap();
-        for lpn in Lpn::range(Lpn(0), config.addressable_lpns()) {
+        for lpn in HostLpn::range(HostLpn::ZERO, config.addressable_units()) {
             let (content, kind) = (1, PageKind::Write);
             device
                 .execute(&PageCommand { content, lpn, kind }, false)

@@ -1,6 +1,6 @@
 //! A run on two threads is identical to the run on one: bit for bit, for every scheme and any load.
 
-use remap_ssd_device::{Device, DeviceConfig, Lpn};
+use remap_ssd_device::{Device, DeviceConfig, HostLpn, Lpn};
 use remap_ssd_ftl::{GcPolicy, SchemeKind};
 use remap_ssd_media::ContentMode;
 use remap_ssd_sim::aging::{AgingOptions, age};
@@ -169,7 +169,7 @@ fn every_policy_of_collection_gives_the_same_on_two_threads() {
 /// Requests of all kinds and lengths, some of them refused, in random order.
 struct Anything {
     state: u64,
-    addressable: u32,
+    addressable: u64,
     left: usize,
 }
 
@@ -191,7 +191,7 @@ impl Source for Anything {
             self.left -= 1;
             let len = 1 + self.below(9) * self.below(2) + 40 * u32::from(self.below(50) == 0);
             let which = self.below(16);
-            let lpn = self.below(self.addressable - 64);
+            let lpn = self.below(self.addressable as u32 - 64);
             for index in 0..len {
                 let gap = u32::from(index > 2);
                 let kind = match which {
@@ -201,16 +201,18 @@ impl Source for Anything {
                     11 => PageKind::Flush,
                     12 if index == 0 => PageKind::ReadModifyWrite,
                     12 => PageKind::Write,
-                    13 => PageKind::WriteFor { home: Lpn(lpn / 2) },
+                    13 => PageKind::WriteFor {
+                        home: Lpn(lpn / 2).into(),
+                    },
                     // A target out of range is refused.
                     14 if self.below(3) == 0 => PageKind::Remap {
-                        source: Lpn(u32::MAX - 9),
+                        source: HostLpn::new((1 << 34) - 9),
                         len: 3,
                         relocate: false,
                         atomic: false,
                     },
                     _ => PageKind::Remap {
-                        source: Lpn(lpn / 2),
+                        source: Lpn(lpn / 2).into(),
                         len: 1 + self.below(5) as u16,
                         relocate: which == 15,
                         atomic: false,
@@ -219,7 +221,7 @@ impl Source for Anything {
                 out.push(HostPage {
                     at_ns: 0,
                     content: 1 + u64::from(self.below(5000)),
-                    lpn: Lpn(lpn + index + gap),
+                    lpn: Lpn(lpn + index + gap).into(),
                     kind,
                     last: index + 1 == len,
                 });
@@ -335,7 +337,7 @@ impl Source for Failing {
         let page = HostPage {
             at_ns: 0,
             content: 1,
-            lpn: Lpn(1),
+            lpn: Lpn(1).into(),
             kind: PageKind::Write,
             last: true,
         };
@@ -383,7 +385,7 @@ fn errors_are_the_same_on_two_threads_and_nothing_hangs() {
         assert!(matches!(nothing, Err(RunError::Nothing)), "{threads}");
 
         let unfinished = go(
-            &mut Fixed(vec![page(Lpn(0), true), page(Lpn(1), false)]),
+            &mut Fixed(vec![page(Lpn(0).into(), true), page(Lpn(1).into(), false)]),
             u64::MAX,
         );
         assert!(matches!(unfinished, Err(RunError::Unfinished)), "{threads}");

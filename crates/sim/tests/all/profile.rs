@@ -7,7 +7,7 @@ fn page(kind: PageKind, lpn: u32, content: u64) -> HostPage {
     HostPage {
         at_ns: 0,
         content,
-        lpn: Lpn(lpn),
+        lpn: Lpn(lpn).into(),
         kind,
         last: true,
     }
@@ -75,7 +75,7 @@ fn duplicates_were_written_before_and_stored_ones_are_still_held() {
 #[test]
 fn pages_and_requests_are_counted_by_kind() {
     let remap = PageKind::Remap {
-        source: Lpn(0),
+        source: Lpn(0).into(),
         len: 2,
         relocate: false,
         atomic: false,
@@ -122,7 +122,7 @@ fn pages_and_requests_are_counted_by_kind() {
 #[test]
 fn a_remapped_content_is_stored_where_it_went() {
     let remap = |relocate| PageKind::Remap {
-        source: Lpn(0),
+        source: Lpn(0).into(),
         len: 1,
         relocate,
         atomic: false,

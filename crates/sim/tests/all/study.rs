@@ -87,7 +87,7 @@ fn what_cannot_be_measured_is_said_before_anything_runs() {
 #[test]
 fn an_ordered_fill_writes_the_addressable_pages_once_with_the_contents_that_it_is_given() {
     let mut run = spec(SchemeKind::RemapSsd, "randwrite,span=0.5");
-    let addressable = u64::from(new_device(&mut run).config.addressable_lpns());
+    let addressable = new_device(&mut run).config.addressable_lpns();
     let aging = new_device(&mut run).aging.as_mut().unwrap();
     (aging.fill, aging.content) = (FillSpec::Ordered, Some("unique".parse().unwrap()));
 
@@ -113,7 +113,7 @@ fn a_device_filled_whole_has_the_pages_that_the_run_addresses_and_no_others() {
 
     let staged = run.stage(&mut |_| ControlFlow::Continue(())).unwrap();
     let pages = run.requests.pages(addressable);
-    let is_mapped = |lpn: &u32| staged.device.ftl().is_mapped(Lpn(*lpn));
+    let is_mapped = |lpn: &u64| staged.device.ftl().is_mapped(Lpn(*lpn as u32));
     assert!(pages > 1000 && (0..pages).all(|lpn| is_mapped(&lpn)));
     assert_eq!((pages..addressable).find(is_mapped), None);
 }

@@ -1,7 +1,7 @@
 //! Summaries: every figure that a run can measure is measured by some run, and figures that belong
 //! together agree.
 
-use remap_ssd_device::{Device, DeviceConfig, Lpn, Setting};
+use remap_ssd_device::{Device, DeviceConfig, HostLpn, Setting};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_sim::run::{RunOptions, run, warm_up};
 use remap_ssd_sim::source::{HostPage, PageKind, Source, SourceError};
@@ -15,7 +15,7 @@ use std::ops::ControlFlow;
 struct Mixed {
     at: u64,
     end: u64,
-    addressable: u32,
+    addressable: u64,
 }
 
 impl Mixed {
@@ -28,9 +28,9 @@ impl Mixed {
     }
 
     /// A number from a position, the same in every run.
-    fn draw(&self, below: u32) -> u32 {
+    fn draw(&self, below: u64) -> HostLpn {
         let mixed = (self.at ^ 0x5bd1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (((mixed >> 32) * u64::from(below)) >> 32) as u32
+        HostLpn::new(((mixed >> 32) * below) >> 32)
     }
 }
 
@@ -40,8 +40,8 @@ impl Source for Mixed {
         let some = self.at < end;
         while self.at < end {
             // Now and then the first half of a block of 16 pages, in order.
-            let (run, in_block) = (self.at as u32 / 4096, self.at as u32 % 4096);
-            let hot = Lpn(self.draw(64));
+            let (run, in_block) = (self.at / 4096, self.at % 4096);
+            let hot = self.draw(64);
             let remap = PageKind::Remap {
                 source: hot,
                 len: 1,
@@ -51,7 +51,7 @@ impl Source for Mixed {
 
             // Every content but those of the first writes is unique or one of a few.
             let (kind, content) = match self.at % 16 {
-                _ if self.at < u64::from(self.addressable) => (PageKind::Write, 1000 + self.at),
+                _ if self.at < self.addressable => (PageKind::Write, 1000 + self.at),
                 _ if in_block < 8 => (PageKind::Write, 1000 + self.at),
                 0 | 1 => (PageKind::Read, 0),
                 2 | 3 => (remap, 0),
@@ -62,12 +62,12 @@ impl Source for Mixed {
                 7 if self.at % 1024 == 23 => (PageKind::Flush, 0),
                 _ => (PageKind::Write, 1000 + self.at),
             };
-            let lpn = if self.at < u64::from(self.addressable) {
-                Lpn(self.at as u32)
+            let lpn = if self.at < self.addressable {
+                HostLpn::new(self.at)
             } else if in_block < 8 {
-                Lpn(run * 16 % (self.addressable - 16) / 16 * 16 + in_block)
+                HostLpn::new(run * 16 % (self.addressable - 16) / 16 * 16 + in_block)
             } else {
-                Lpn(self.draw(self.addressable))
+                self.draw(self.addressable)
             };
             out.push(HostPage {
                 at_ns: self.at * 20_000,

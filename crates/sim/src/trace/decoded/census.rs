@@ -6,7 +6,7 @@
 use super::super::expand::{Expander, Item};
 use super::super::{TraceOptions, TraceStat};
 use crate::source::{HostPage, PageKind};
-use remap_ssd_device::Lpn;
+use remap_ssd_device::HostLpn;
 use remap_ssd_media::slab::prefetch;
 
 /// Counts the requests of a trace while it is read.
@@ -81,7 +81,7 @@ impl Census {
 struct PageSet {
     chunks: Vec<Option<Box<[u64; CHUNK_WORDS]>>>,
     /// Pages whose bits are being prefetched; `add_waiting` inserts them.
-    waiting: Vec<Lpn>,
+    waiting: Vec<HostLpn>,
     /// Number of distinct pages in the set.
     len: u64,
 }
@@ -93,7 +93,7 @@ const WAITING_MAX: usize = 64;
 
 impl PageSet {
     #[inline]
-    fn insert(&mut self, page: Lpn) {
+    fn insert(&mut self, page: HostLpn) {
         if self.waiting.len() == WAITING_MAX {
             self.add_waiting();
         }
@@ -121,13 +121,13 @@ impl PageSet {
             }
 
             let chunk = self.chunks[chunk].get_or_insert_with(|| Box::new([0; CHUNK_WORDS]));
-            let bit = 1 << (page.0 % 64);
+            let bit = 1 << (page.get() % 64);
             self.len += u64::from(chunk[word] & bit == 0);
             chunk[word] |= bit;
         }
     }
 
-    fn place(page: Lpn) -> (usize, usize) {
+    fn place(page: HostLpn) -> (usize, usize) {
         let word = page.index() / 64;
         (word / CHUNK_WORDS, word % CHUNK_WORDS)
     }

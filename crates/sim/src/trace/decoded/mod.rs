@@ -29,7 +29,7 @@ const MEMORY_WORDS: usize = 64 << 20;
 /// A trace in memory, or in a temporary file if it is large.
 ///
 /// ```
-/// use remap_ssd_sim::source::{Lpn, Source};
+/// use remap_ssd_sim::source::{HostLpn, Source};
 /// use remap_ssd_sim::trace::{Decoded, Format, TraceOptions};
 /// # let file = tempfile::NamedTempFile::new()?;
 /// # let path = file.path();
@@ -44,7 +44,7 @@ const MEMORY_WORDS: usize = 64 << 20;
 /// let mut replay = trace.replay(TraceOptions::new(1000), 2);
 /// assert_eq!((replay.len_hint(), replay.skipped()), (Some(4), 0));
 /// while replay.fill(&mut pages, 100)? {}
-/// assert_eq!((pages.len(), pages[0].lpn), (4, Lpn(2)));
+/// assert_eq!((pages.len(), pages[0].lpn), (4, HostLpn::new(2)));
 /// let same = Decoded::read_within(path, None, TraceOptions::new(100), 1)?;
 /// assert_eq!(same.stat(), trace.stat());
 ///

@@ -92,12 +92,12 @@ fn the_parts_of_a_summary_add_up() {
 #[test]
 fn a_device_filled_whole_has_every_page_mapped_and_no_other() {
     let mut device = device(SchemeKind::None);
-    let pages = device.config().addressable_lpns() * 9 / 10;
+    let pages = device.config().addressable_units() * 9 / 10;
     let options = AgingOptions {
         fill: Fill::Whole(pages),
         ..AgingOptions::default()
     };
-    let mut fill = workload_on(pages, ContentModel::Unique, 1);
+    let mut fill = workload_on(pages.into(), ContentModel::Unique, 1);
     let report = age(&mut device, &mut fill, &options).unwrap();
     assert!(
         report.filled > u64::from(pages) && device.ftl().stats().gc_runs > 0,
@@ -165,10 +165,7 @@ fn overwriting_makes_the_state_steady() {
         ..AgingOptions::default()
     };
     let report = age(&mut device, &mut fill, &options).unwrap();
-    assert_eq!(
-        report.overwritten,
-        u64::from(device.config().addressable_lpns()) / 2
-    );
+    assert_eq!(report.overwritten, device.config().addressable_lpns() / 2);
 }
 
 // The purpose of a comparison from a saved device: the same results as a comparison that ages the

@@ -28,7 +28,7 @@ fn page(kind: PageKind, lpn: u32, last: bool) -> HostPage {
     HostPage {
         at_ns: 0,
         content: u64::from(lpn) + 1,
-        lpn: Lpn(lpn),
+        lpn: Lpn(lpn).into(),
         kind,
         last,
     }
@@ -56,7 +56,7 @@ fn workload(device: &Device, content: ContentModel, seed: u64) -> Workload {
     workload_on(device.config().addressable_lpns(), content, seed)
 }
 
-fn workload_on(addressable: u32, content: ContentModel, seed: u64) -> Workload {
+fn workload_on(addressable: u64, content: ContentModel, seed: u64) -> Workload {
     Workload::new(WorkloadConfig {
         pattern: Pattern::Random,
         read_percent: 0,
@@ -159,7 +159,7 @@ fn a_run_stops_at_a_limit_between_requests() {
     let mut pages = writes(0..100);
     pages
         .iter_mut()
-        .for_each(|page| page.last = page.lpn.0 % 10 == 9);
+        .for_each(|page| page.last = page.lpn.get() % 10 == 9);
     let summary = go(
         &mut device(SchemeKind::None),
         &mut Fixed(pages),

@@ -46,7 +46,7 @@ fn the_latency_of_a_request_is_that_of_its_last_page() {
     let mut pages = writes(0..33);
     pages
         .iter_mut()
-        .for_each(|page| page.last = page.lpn == Lpn(32));
+        .for_each(|page| page.last = page.lpn == Lpn(32).into());
     let summary = go(&mut device, &mut Fixed(pages), &options(33, 1)).unwrap();
     assert_eq!(summary.requests.submitted, 1);
     assert!(summary.latency_us.max >= 1500.0, "{:?}", summary.latency_us);
@@ -194,7 +194,7 @@ fn a_flush_waits_for_what_came_before_it_and_what_follows_waits_for_it() {
 fn a_remap_command_is_one_request_of_many_pages() {
     let latency = |scheme, len| {
         let remap = PageKind::Remap {
-            source: Lpn(0),
+            source: Lpn(0).into(),
             len,
             relocate: false,
             atomic: false,
@@ -253,7 +253,7 @@ fn a_remap_command_is_one_request_of_many_pages() {
 fn a_remap_past_the_end_is_refused_and_accounted_for() {
     let mut device = device(SchemeKind::RemapSsd);
     let remap = PageKind::Remap {
-        source: Lpn(u32::MAX),
+        source: Lpn(u32::MAX).into(),
         len: 2,
         relocate: true,
         atomic: false,

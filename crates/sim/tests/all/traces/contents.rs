@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// Pages of the trace's disk.
 const DISK: u64 = 5_000;
 /// Pages of the device: most are never written.
-const PAGES: u32 = 400_000;
+const PAGES: u64 = 400_000;
 
 /// A trace as text: MQSim's five numbers, of which the last is 0 for a write.
 fn trace(text: &str, content: Option<&str>) -> TraceReplay {

@@ -2,7 +2,6 @@
 //!
 //! The excerpts are not part of the project; without them their tests print so and pass.
 
-use remap_ssd_sim::source::Lpn;
 use std::path::{Path, PathBuf};
 
 use remap_ssd_sim::source::{PageKind, SourceError};
@@ -10,7 +9,7 @@ use remap_ssd_sim::trace::{Format, TraceOptions, TraceReader, stat};
 
 use super::kit::{drain, file_of, gzip, replay, xz, zstd};
 
-const ADDRESSABLE: u32 = 1 << 20;
+const ADDRESSABLE: u64 = 1 << 20;
 
 fn excerpt(name: &str) -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -98,7 +97,7 @@ fn the_vscsi_excerpt_counts_as_its_authors_say() {
     assert_eq!(writes, 66_898);
     let seconds = pages.last().unwrap().at_ns / 1_000_000_000;
     assert!((7000..=7200).contains(&seconds), "{seconds} s");
-    assert!(pages.iter().all(|page| page.lpn < Lpn(ADDRESSABLE)));
+    assert!(pages.iter().all(|page| page.lpn.get() < ADDRESSABLE));
     assert!(pages.is_sorted_by_key(|page| page.at_ns));
 }
 

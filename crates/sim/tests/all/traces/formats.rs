@@ -1,9 +1,10 @@
 //! Records of every format match its description.
 
-use remap_ssd_sim::source::PageKind;
-use remap_ssd_sim::trace::{Action, Fold, Format, TraceOptions};
+use remap_ssd_sim::source::{PageKind, Source};
+use remap_ssd_sim::study::WHOLE_DISK;
+use remap_ssd_sim::trace::{Action, Decoded, Fold, Format, TraceOptions};
 
-use super::kit::{BLKPARSE, page, replay, vscsi_v1, vscsi_v2};
+use super::kit::{BLKPARSE, file_of, page, replay, vscsi_v1, vscsi_v2};
 
 #[test]
 fn msr_bytes_and_file_times_are_understood() {
@@ -186,11 +187,11 @@ fn compact_folding_numbers_pages_by_first_touch_and_keeps_devices_apart() {
         fold: Fold::Compact,
         ..TraceOptions::new(3)
     };
-    let lpns = |options| -> Vec<u32> {
+    let lpns = |options| -> Vec<u64> {
         replay(text.as_bytes(), None, options)
             .unwrap()
             .iter()
-            .map(|page| page.lpn.0)
+            .map(|page| page.lpn.get())
             .collect()
     };
     assert_eq!(lpns(compact), [0, 1, 2, 0, 0]); // The fourth distinct page wraps around.
@@ -198,18 +199,62 @@ fn compact_folding_numbers_pages_by_first_touch_and_keeps_devices_apart() {
 }
 
 #[test]
+fn offsets_beyond_16_tib_are_pages_of_a_device_that_has_them_and_wrap_on_others() {
+    const PAGE: u64 = (40 << 40) / 4096; // at 40 TiB
+    let at = PAGE * 4096;
+    let end = WHOLE_DISK * 4096 - 4096;
+    let text = format!(
+        "0,W,{at},8192,1\n0,R,{at},4096,2\n0,W,{end},4096,3\n0,R,{},4096,4\n",
+        at + 8192
+    );
+    let lpns = |options| -> Vec<u64> {
+        let pages = replay(text.as_bytes(), Some(Format::Alibaba), options).unwrap();
+        pages.iter().map(|page| page.lpn.get()).collect()
+    };
+    let own = [PAGE, PAGE + 1, PAGE, WHOLE_DISK - 1, PAGE + 2];
+    assert_eq!(lpns(TraceOptions::new(WHOLE_DISK)), own);
+
+    // 64 TB, and less than a page number of 32 bits.
+    for addressable in [15_625_000_000, u32::MAX.into(), 1000] {
+        let wrapped = own.map(|page| page % addressable);
+        assert_eq!(lpns(TraceOptions::new(addressable)), wrapped);
+    }
+    let compact = TraceOptions {
+        fold: Fold::Compact,
+        ..TraceOptions::new(1000)
+    };
+    assert_eq!(lpns(compact), [0, 1, 0, 2, 3]);
+
+    // Read once, for devices of any size; a remap goes beyond 16 TiB in both directions.
+    let session = format!("1 C {PAGE} 7 3\n2 C 7 {PAGE} 3\n");
+    let file = file_of(session.as_bytes());
+    let decoded = Decoded::read(file.path(), None, TraceOptions::new(WHOLE_DISK)).unwrap();
+    let mut pages = Vec::new();
+    let mut replayed = decoded.replay(TraceOptions::new(15_625_000_000), 1);
+    while replayed.fill(&mut pages, 10).unwrap() {}
+    let remaps: Vec<_> = pages
+        .iter()
+        .map(|page| match page.kind {
+            PageKind::Remap { source, len, .. } => (page.lpn.get(), source.get(), len),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(remaps, [(PAGE, 7, 3), (7, PAGE, 3)]);
+}
+
+#[test]
 fn a_discard_of_the_whole_disk_names_each_page_once() {
     let text = "8,0 0 1 0.0 1 Q W 8 + 8 [x]\n8,0 0 2 0.1 1 Q D 0 + 8388608 [mkfs]\n";
-    let trims = |fold| -> Vec<u32> {
+    let trims = |fold| -> Vec<u64> {
         let options = TraceOptions {
             fold,
             ..TraceOptions::new(64)
         };
         let pages = replay(text.as_bytes(), None, options).unwrap();
         let trims = pages.iter().filter(|page| page.kind == PageKind::Trim);
-        trims.map(|page| page.lpn.0).collect()
+        trims.map(|page| page.lpn.get()).collect()
     };
-    assert_eq!(trims(Fold::Modulo), (0..64).collect::<Vec<u32>>());
+    assert_eq!(trims(Fold::Modulo), (0..64).collect::<Vec<u64>>());
     // Untouched pages have no number; the one written has the first.
     assert_eq!(trims(Fold::Compact), [0]);
 }

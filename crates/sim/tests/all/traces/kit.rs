@@ -31,7 +31,7 @@ pub fn page(at_ns: u64, content: u64, lpn: u32, kind: PageKind, last: bool) -> H
     HostPage {
         at_ns,
         content,
-        lpn: Lpn(lpn),
+        lpn: Lpn(lpn).into(),
         kind,
         last,
     }

@@ -389,10 +389,10 @@ fn a_line_of_fast21s_simulator_that_could_be_mqsims_is_told_by_the_lines_after_i
     );
 
     let sample = include_bytes!("../../traces/samples/fast21.txt");
-    let contents: Vec<(u32, u64)> = replay(sample, None, options())
+    let contents: Vec<(u64, u64)> = replay(sample, None, options())
         .unwrap()
         .iter()
-        .map(|page| (page.lpn.0, page.content))
+        .map(|page| (page.lpn.get(), page.content))
         .collect();
     // The last one starts within a page, so no page has the content of the fingerprint.
     assert_eq!(contents, [(0, 1), (8, 2), (8, 0), (9, 1), (3, 3), (4, 4)]);

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use remap_ssd_sim::source::{HostPage, PageKind, Source, SourceError};
+use remap_ssd_sim::study::WHOLE_DISK;
 use remap_ssd_sim::trace::{Action, Decoded, Fold, Format, TraceOptions, TraceReader};
 
 use super::kit::{BLKPARSE, drain, file_of, page, replay};
@@ -63,12 +64,12 @@ fn the_requests_of_a_cache_are_reads_of_objects() {
     let path = sample("oracle-general.bin");
     let mut reader = TraceReader::open(&path, None, options()).unwrap();
     assert_eq!(reader.format(), Format::OracleGeneral);
-    let pages: Vec<(u64, u32)> = drain(&mut reader)
+    let pages: Vec<(u64, u64)> = drain(&mut reader)
         .unwrap()
         .iter()
         .map(|page| {
             assert_eq!(page.kind, PageKind::Read);
-            (page.at_ns, page.lpn.0)
+            (page.at_ns, page.lpn.get())
         })
         .collect();
     assert_eq!(pages, [(0, 0), (S, 8), (S, 9), (2 * S, 3), (3 * S, 0)]);
@@ -362,7 +363,7 @@ fn a_trace_read_once_replays_as_from_its_file_on_any_device_and_again() {
                 ..TraceOptions::new(addressable)
             };
             let decoded =
-                Decoded::read_within(file.path(), None, options(u32::MAX >> 1), memory_words);
+                Decoded::read_within(file.path(), None, options(WHOLE_DISK), memory_words);
             let decoded = decoded.unwrap();
             assert_eq!(decoded.format(), format);
             for addressable in [64, 1000] {
@@ -403,7 +404,7 @@ fn what_is_counted_while_reading_is_what_a_reading_for_it_counts() {
             let options = TraceOptions {
                 fold,
                 skip_bad: true,
-                ..TraceOptions::new(u32::MAX >> 1)
+                ..TraceOptions::new(WHOLE_DISK)
             };
             let decoded = Decoded::read(file.path(), Some(format), options).unwrap();
             let counted = remap_ssd_sim::trace::stat(file.path(), Some(format), options).unwrap();

@@ -1,6 +1,7 @@
 //! Written traces read back as the same requests, in every format.
 
-use remap_ssd_sim::source::Lpn;
+use remap_ssd_sim::source::HostLpn;
+use remap_ssd_sim::study::WHOLE_DISK;
 use std::collections::HashMap;
 
 use proptest::prelude::*;
@@ -66,7 +67,7 @@ left_out += 1
             if expected.is_empty() {
                 continue;
             }
-            let found = replay(writer.sink(), None, TraceOptions::new(u32::MAX >> 1)).unwrap();
+            let found = replay(writer.sink(), None, TraceOptions::new(WHOLE_DISK)).unwrap();
             prop_assert_eq!(found.len(), expected.len(), "{}", format);
             let (mut names, mut times) = (HashMap::new(), 0);
             for (found, expected) in found.iter().zip(&expected) {
@@ -90,19 +91,22 @@ fn remaps_read_back_and_are_taken_apart_where_folding_does() {
     let digest = "0a".repeat(16);
     let text = format!("5 W 3 {digest}\n6 C 100 3 1\n7 M 200 100 3 a\n8 F\n9 P 7\n10 D 100 2\n");
     let remap = |source, len, relocate, atomic| PageKind::Remap {
-        source,
+        source: HostLpn::new(source),
         len,
         relocate,
         atomic,
     };
-    let found = |addressable| -> Vec<(u32, PageKind)> {
+    let found = |addressable| -> Vec<(u64, PageKind)> {
         let pages = replay(text.as_bytes(), None, TraceOptions::new(addressable)).unwrap();
-        pages.iter().map(|page| (page.lpn.0, page.kind)).collect()
+        pages
+            .iter()
+            .map(|page| (page.lpn.get(), page.kind))
+            .collect()
     };
     let whole = [
         (3, PageKind::Write),
-        (100, remap(Lpn(3), 1, false, false)),
-        (200, remap(Lpn(100), 3, true, true)),
+        (100, remap(3, 1, false, false)),
+        (200, remap(100, 3, true, true)),
         (7, PageKind::ReadModifyWrite),
         (100, PageKind::Trim),
         (101, PageKind::Trim),
@@ -112,8 +116,8 @@ fn remaps_read_back_and_are_taken_apart_where_folding_does() {
     assert_eq!(
         found(102)[2..4],
         [
-            (98, remap(Lpn(100), 2, true, true)),
-            (100, remap(Lpn(0), 1, true, true))
+            (98, remap(100, 2, true, true)),
+            (100, remap(0, 1, true, true))
         ]
     );
     for bad in [

@@ -3,16 +3,16 @@
 use super::{config, papers, take};
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use remap_ssd_sim::source::{HostPage, Lpn, PageKind};
+use remap_ssd_sim::source::{HostLpn, HostPage, PageKind};
 use remap_ssd_sim::workload::{ContentModel, Endless, Workload, WorkloadConfig, Zipf};
 use std::collections::{HashMap, HashSet};
 
 /// Deviation of the counts of `bins` from `rank^-exponent`, in standard deviations of the
 /// chi-square statistic. Bins are given by their first ranks.
-fn chi_square_deviation(count: u32, exponent: f64, draws: u64, firsts: &[u32], seed: u64) -> f64 {
+fn chi_square_deviation(count: u64, exponent: f64, draws: u64, firsts: &[u64], seed: u64) -> f64 {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let ranks = Zipf::new(count, exponent).unwrap();
-    let bin_of = |rank: u32| firsts.partition_point(|&first| first <= rank) - 1;
+    let bin_of = |rank: u64| firsts.partition_point(|&first| first <= rank) - 1;
     let mut seen = vec![0u64; firsts.len()];
     for _ in 0..draws {
         let rank = ranks.draw(&mut rng);
@@ -21,7 +21,7 @@ fn chi_square_deviation(count: u32, exponent: f64, draws: u64, firsts: &[u32], s
     }
     let mut expected = vec![0.0; firsts.len()];
     for rank in (1..=count).rev() {
-        expected[bin_of(rank)] += f64::from(rank).powf(-exponent);
+        expected[bin_of(rank)] += (rank as f64).powf(-exponent);
     }
     let scale = draws as f64 / expected.iter().sum::<f64>();
     let mut statistic = 0.0;
@@ -40,7 +40,7 @@ fn chi_square_deviation(count: u32, exponent: f64, draws: u64, firsts: &[u32], s
 #[test]
 fn ranks_of_a_few_have_their_exact_frequencies_at_any_exponent() {
     // 300 ranks are single ones, then steps of two, four and eight, the last one cut short.
-    let firsts: Vec<u32> = (1..=300).collect();
+    let firsts: Vec<u64> = (1..=300).collect();
     for exponent in [0.0, 0.2, 0.5, 0.99, 1.0, 1.2] {
         let deviation = chi_square_deviation(300, exponent, 4_000_000, &firsts, 7);
         assert!(
@@ -52,9 +52,9 @@ fn ranks_of_a_few_have_their_exact_frequencies_at_any_exponent() {
 
 #[test]
 fn the_papers_contents_have_the_frequencies_of_i_to_the_minus_0_2() {
-    const CONTENTS: u32 = 90_000;
+    const CONTENTS: u64 = 90_000;
     // The first 400 each, then bins of growing width to the end.
-    let mut firsts: Vec<u32> = (1..=400).collect();
+    let mut firsts: Vec<u64> = (1..=400).collect();
     while let Some(next) = firsts
         .last()
         .map(|last| last + last / 50)
@@ -72,13 +72,16 @@ fn one_rank_and_the_largest_count_of_ranks_are_possible() {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
     let one = Zipf::new(1, 0.99).unwrap();
     assert!((0..100).all(|_| one.draw(&mut rng) == 1));
-    let most = Zipf::new(u32::MAX, 0.0).unwrap();
-    let above_half = (0..10_000)
-        .filter(|_| most.draw(&mut rng) > u32::MAX / 2)
-        .count();
-    assert!((4_800..5_200).contains(&above_half));
+    for count in [u32::MAX.into(), 1 << 34, 1 << 35] {
+        let most = Zipf::new(count, 0.0).unwrap();
+        let above_half = (0..10_000)
+            .filter(|_| most.draw(&mut rng) > count / 2)
+            .count();
+        assert!((4_800..5_200).contains(&above_half), "{count}");
+    }
     for wrong in [
         Zipf::new(0, 1.0),
+        Zipf::new((1 << 35) + 1, 0.5),
         Zipf::new(9, -0.1),
         Zipf::new(9, f64::NAN),
         Zipf::new(9, 99.0),
@@ -90,7 +93,7 @@ fn one_rank_and_the_largest_count_of_ranks_are_possible() {
 /// Share of writes whose content is stored in some page at that moment, with the device in steady
 /// state.
 fn hits_in_steady_state(content: ContentModel) -> f64 {
-    const PAGES: u32 = 50_000;
+    const PAGES: u64 = 50_000;
     let mut workload = Workload::new(config("randwrite", content, PAGES)).unwrap();
     let mut present = vec![0u64; PAGES as usize];
     let mut holders: HashMap<u64, u32> = HashMap::new();
@@ -152,7 +155,7 @@ fn a_plain_share_of_writes_repeats_a_content_that_some_page_holds() {
         let content = ContentModel::Plain { duplicate_share };
         const WRITES: usize = 400_000;
         let mut workload = Workload::new(config("randwrite", content, 10_000)).unwrap();
-        let mut present: HashMap<Lpn, u64> = HashMap::new();
+        let mut present: HashMap<HostLpn, u64> = HashMap::new();
         let mut seen = HashSet::new();
         let mut repeated = 0;
         let mut checked = 0;
@@ -247,7 +250,7 @@ fn unique_contents_never_repeat_and_lie_above_the_base() {
 
 #[test]
 fn the_content_model_does_not_change_the_addresses() {
-    let addresses = |content| -> Vec<(Lpn, PageKind)> {
+    let addresses = |content| -> Vec<(HostLpn, PageKind)> {
         let mut workload = Workload::new(config("zipfrw:0.8:30", content, 5000)).unwrap();
         take(&mut workload, 5000)
             .iter()

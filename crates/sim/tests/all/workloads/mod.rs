@@ -8,12 +8,12 @@ mod contents;
 mod patterns;
 
 use proptest::prelude::*;
-use remap_ssd_sim::source::{HostPage, Lpn, PageKind, Source};
+use remap_ssd_sim::source::{HostPage, PageKind, Source};
 use remap_ssd_sim::workload::{
     ContentModel, Copies, Endless, Pattern, Workload, WorkloadConfig, WorkloadSpec,
 };
 
-fn config(spec: &str, content: ContentModel, addressable: u32) -> WorkloadConfig {
+fn config(spec: &str, content: ContentModel, addressable: u64) -> WorkloadConfig {
     spec.parse::<WorkloadSpec>()
         .unwrap()
         .config(content, addressable, 42)
@@ -114,12 +114,12 @@ proptest! {
         pattern in patterns(),
         content in contents(),
         read_percent in 0u8..=100,
-        addressable in 1u32..200,
+        addressable in 1u64..200,
         request_pages in 1u32..20,
         seed: u64,
         wants in prop::collection::vec(0usize..50, 1..20),
     ) {
-        prop_assume!(request_pages <= addressable);
+        prop_assume!(u64::from(request_pages) <= addressable);
         let content_base = 1000;
         let config = WorkloadConfig {
             pattern, read_percent, request_pages, content, addressable, seed, content_base,
@@ -133,12 +133,12 @@ proptest! {
         }
         prop_assert_eq!(&take(&mut whole, pages.len()), &pages);
         for request in pages.chunk_by(|page, _| !page.last) {
-            let units_start = request[0].lpn.0 % request_pages;
+            let units_start = request[0].lpn.get() % u64::from(request_pages);
             prop_assert_eq!(units_start, 0);
             prop_assert!(request.windows(2).all(|pair| pair[0].lpn.offset(1) == pair[1].lpn));
-            prop_assert!(request.iter().all(|page| page.lpn < Lpn(addressable)));
+            prop_assert!(request.iter().all(|page| page.lpn.get() < addressable));
             let full = request.len() == request_pages as usize;
-            prop_assert!(full || request.last().unwrap().lpn.offset(1) == Lpn(addressable));
+            prop_assert!(full || request.last().unwrap().lpn.offset(1).get() == addressable);
             for page in request {
                 let given = content_base + 1..cut.content_end();
                 let right = match page.kind {

@@ -1,6 +1,6 @@
 //! Addresses of requests: every page gets the share of its pattern.
 
-use super::{config, take};
+use super::{config, papers, take};
 use remap_ssd_sim::source::PageKind;
 use remap_ssd_sim::workload::{ContentModel, Workload};
 
@@ -8,14 +8,44 @@ use remap_ssd_sim::workload::{ContentModel, Workload};
 fn sequential_requests_wrap_around_and_the_last_one_is_shorter() {
     let mut workload = Workload::new(config("seqwrite,pages=4", ContentModel::Unique, 10)).unwrap();
     let pages = take(&mut workload, 20);
-    let lpns: Vec<u32> = pages.iter().map(|page| page.lpn.0).collect();
-    assert_eq!(lpns, (0..10).chain(0..10).collect::<Vec<u32>>());
-    let ends: Vec<u32> = pages
+    let lpns: Vec<u64> = pages.iter().map(|page| page.lpn.get()).collect();
+    assert_eq!(lpns, (0..10).chain(0..10).collect::<Vec<u64>>());
+    let ends: Vec<u64> = pages
         .iter()
         .filter(|page| page.last)
-        .map(|page| page.lpn.0)
+        .map(|page| page.lpn.get())
         .collect();
     assert_eq!(ends, [3, 7, 9, 3, 7, 9]);
+}
+
+/// 64 TB, an odd number of pages after 64 TiB, and all that the largest units have.
+#[test]
+fn requests_reach_all_of_a_device_of_more_than_16_tib_and_end_with_it() {
+    for addressable in [15_625_000_000, (1 << 34) + 3, 1 << 35] {
+        for spec in [
+            "randrw,pages=7",
+            "zipf:0.5",
+            "zipf:0.2,pages=16",
+            "hot:20:80",
+        ] {
+            let mut workload = Workload::new(config(spec, papers(0.3), addressable)).unwrap();
+            let pages = take(&mut workload, 20_000);
+            assert!(pages.iter().all(|page| page.lpn.get() < addressable));
+            let mut sixteenths = [0; 16];
+            for request in pages.chunk_by(|page, _| !page.last) {
+                let lpns = request.windows(2);
+                assert!(
+                    lpns.into_iter()
+                        .all(|two| two[0].lpn.offset(1) == two[1].lpn)
+                );
+                sixteenths[(request[0].lpn.get() * 16 / addressable) as usize] += 1;
+            }
+            assert!(sixteenths.iter().all(|count| *count > 30), "{spec}");
+            // Also its contents are more than 32 bits can number.
+            let most = pages.iter().map(|page| page.content).max().unwrap();
+            assert!(most > 1 << 33 && most <= addressable, "{spec}: {most}");
+        }
+    }
 }
 
 #[test]
@@ -40,7 +70,7 @@ fn hot_pages_receive_their_share_and_lie_among_the_others() {
 
 #[test]
 fn zipf_ranks_reach_every_page_and_hot_ones_are_not_neighbours() {
-    for addressable in [1u32, 2, 3, 10, 1000, 4096] {
+    for addressable in [1u64, 2, 3, 10, 1000, 4096] {
         let mut workload =
             Workload::new(config("zipf:0.5", ContentModel::Unique, addressable)).unwrap();
         let mut writes = vec![0u32; addressable as usize];
@@ -69,7 +99,7 @@ fn zipf_ranks_reach_every_page_and_hot_ones_are_not_neighbours() {
 
 #[test]
 fn random_pages_are_even_and_reads_have_their_share() {
-    const PAGES: u32 = 1000;
+    const PAGES: u64 = 1000;
     const DRAWS: usize = 1_000_000;
     let mut workload = Workload::new(config("randrw:70", ContentModel::Unique, PAGES)).unwrap();
     let pages = take(&mut workload, DRAWS);
@@ -82,12 +112,12 @@ fn random_pages_are_even_and_reads_have_their_share() {
     pages
         .iter()
         .for_each(|page| counts[page.lpn.index()] += 1.0);
-    let expected = DRAWS as f64 / f64::from(PAGES);
+    let expected = DRAWS as f64 / PAGES as f64;
     let statistic: f64 = counts
         .iter()
         .map(|count| (count - expected).powi(2) / expected)
         .sum();
-    let freedom = f64::from(PAGES - 1);
+    let freedom = (PAGES - 1) as f64;
     assert!(
         (statistic - freedom).abs() < 5.0 * (2.0 * freedom).sqrt(),
         "{statistic}"
