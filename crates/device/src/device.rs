@@ -565,7 +565,7 @@ impl Device {
     pub fn make_durable(&mut self, now: u64, lpn: Lpn, len: u32) -> Completion {
         let result = match &self.indirection {
             None => self.ftl.make_durable(lpn, len),
-            Some(units) => units.make_durable(&mut self.ftl, lpn, len),
+            Some(units) => units.make_durable(&mut self.ftl, lpn.into(), len),
         };
         self.complete(now, DataPath::Own, result)
     }

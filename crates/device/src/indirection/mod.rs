@@ -266,11 +266,11 @@ impl Indirection {
     }
 
     /// Makes the newest contents of pages durable, and with them those of their units.
-    pub(crate) fn make_durable(&self, ftl: &mut Ftl, page: Lpn, len: u32) -> Result<(), Refusal> {
+    pub(crate) fn make_durable(&self, ftl: &mut Ftl, page: HostLpn, len: u32) -> Result<(), Refusal> {
         self.check_range(ftl, page, len)?;
         let first = self.unit(page);
-        let end = (page.0 + len).div_ceil(self.pages());
-        ftl.make_durable(first, Lpn(end).offset_from(first))
+        let end = self.unit(page.offset(len + self.pages() - 1));
+        ftl.make_durable(first, end.offset_from(first))
     }
 
     /// Reads a page at once, whose unit is then charged as one page. `view_found` shows it.
