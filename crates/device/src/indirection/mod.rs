@@ -266,7 +266,12 @@ impl Indirection {
     }
 
     /// Makes the newest contents of pages durable, and with them those of their units.
-    pub(crate) fn make_durable(&self, ftl: &mut Ftl, page: HostLpn, len: u32) -> Result<(), Refusal> {
+    pub(crate) fn make_durable(
+        &self,
+        ftl: &mut Ftl,
+        page: HostLpn,
+        len: u32,
+    ) -> Result<(), Refusal> {
         self.check_range(ftl, page, len)?;
         let first = self.unit(page);
         let end = self.unit(page.offset(len + self.pages() - 1));

@@ -144,7 +144,11 @@ impl Rig {
             tally.recoveries_killed += 1;
         }
         // What recovery has found must survive another kill.
-        let then = if round.is_multiple_of(2) { End::Kill } else { End::Stop };
+        let then = if round.is_multiple_of(2) {
+            End::Kill
+        } else {
+            End::Stop
+        };
         self.compare(&self.image.clone(), then)
     }
 
