@@ -127,7 +127,7 @@ impl Indirection {
     }
 
     /// The units within a range of pages.
-    fn whole_units(&self, page: HostLpn, len: u32) -> Range<u32> {
+    pub(super) fn whole_units(&self, page: HostLpn, len: u32) -> Range<u32> {
         let first = self.unit(page.offset(self.pages() - 1)).0;
         let end = self.unit(page.offset(len)).0;
         first..end.max(first)
