@@ -464,7 +464,7 @@ mod tests {
         const KEYS: u32 = 50_000;
         let distinct = Distinct::new(f64::from(KEYS));
 
-        let ranks = Zipf::new(KEYS, ZIPFIAN_CONSTANT).unwrap();
+        let ranks = Zipf::new(KEYS.into(), ZIPFIAN_CONSTANT).unwrap();
         let head: f64 = (1..=KEYS)
             .map(|rank| libm::pow(f64::from(rank), -ZIPFIAN_CONSTANT))
             .sum();
@@ -477,7 +477,7 @@ mod tests {
             let key = if even.happens(&mut rng) {
                 1 + below(KEYS, &mut rng)
             } else {
-                ranks.draw(&mut rng)
+                ranks.draw(&mut rng) as u32
             };
 
             seen.insert(key);
