@@ -165,7 +165,7 @@ fn a_host_that_shuts_its_controller_down_finds_kept_what_it_wrote() {
         .into_bits();
     let mut get = entry(admin::FABRICS, u32::from(fabrics::PROPERTY_GET));
     get.cdw11 = property::CSTS;
-    let [set, get] = [set, get].map(|sqe| Call::new(sqe));
+    let [set, get] = [set, get].map(Call::new);
     let csts = client.admin(|queue| {
         queue.call("shut down", &set)?;
         queue.call("status", &get)

@@ -287,7 +287,7 @@ fn event_requests_that_a_reset_forgot_take_no_room_in_the_queue() {
         property(enabled),
         entry(admin::ASYNC_EVENT, 0),
     ]
-    .map(|sqe| Call::new(sqe));
+    .map(Call::new);
     for round in 0..12 {
         let reset = client.admin(|queue| {
             (0..4).try_for_each(|_| queue.send_only(&event))?;
