@@ -114,14 +114,6 @@ pub enum RecoveryError {
         /// Number of the flash page.
         page: u32,
     },
-    /// A page that a capacitor saved is missing: any page might be stale.
-    #[error("of {wanted} pages that were saved when power failed, number {number} is missing")]
-    SavedMissing {
-        /// Number of the page, from 0.
-        number: u32,
-        /// Pages that were to be saved.
-        wanted: u32,
-    },
     /// More pages of a log cannot be read than its parity page can rebuild.
     #[error(
         "flash page {page}, which held remaps, cannot be read, and nothing else tells what it said"

@@ -287,7 +287,11 @@ impl DeallocLog {
             let is_none =
                 (is_torn || is_mixed) && torn_bits || what.is_ok_and(|what| !self.fits(&what));
 
-            if words.iter().any(Result::is_err) {
+            // A list is needed as long as its record, also if the number of the record cannot be read: the list has it too.
+            let names_list = is_doubt && !is_none && what.is_ok_and(|what| what.len() == 0);
+            if names_list {
+                self.doubts.push(at);
+            } else if words.iter().any(Result::is_err) {
                 self.damaged.push(at);
             } else if is_none {
                 let is_torn = true;

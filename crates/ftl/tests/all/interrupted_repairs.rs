@@ -6,7 +6,7 @@ use remap_ssd_ftl::scheme::RmmEntry;
 use remap_ssd_ftl::{
     Config, EntrySize, Ftl, Lpn, Refusal, Remap, SchemeKind, Stream, SuperblockState,
 };
-use remap_ssd_media::{After, Media, OpKind, Outcome, Page, Ppn, Purpose};
+use remap_ssd_media::{After, Media, Oob, OpKind, Outcome, Page, Ppn, Purpose, StoredPage};
 use std::ops::Range;
 
 /// Recovers damaged media and cuts the power; `outcome` determines the result of recovery's
@@ -495,8 +495,8 @@ fn entries_of(ftl: &Ftl, lpn: u32) -> Vec<usize> {
         .collect()
 }
 
-/// A worn-out device of which every page is in doubt, by a deallocation without its number.
-fn worn_out_in_doubt() -> (Media, Config) {
+/// A worn-out device with 600 pages.
+fn worn_out() -> (Media, Config) {
     let config = Config {
         dedup: false,
         pe_limit: 6,
@@ -513,8 +513,12 @@ fn worn_out_in_doubt() -> (Media, Config) {
         ftl.media_mut().ops.clear();
     }
     assert!(ftl.is_read_only());
+    (ftl.into_media(), config)
+}
 
-    let mut media = ftl.into_media();
+/// A worn-out device of which every page is in doubt, by a deallocation without its number.
+fn worn_out_in_doubt() -> (Media, Config) {
+    let (mut media, config) = worn_out();
     let words = [NUMBER << 22 | 1, 600 << 32 | 1];
     media.store_record(log().start, &words, Purpose::Meta, After::NOTHING);
     let mut media = Media::from_image(&media.to_image());
@@ -564,5 +568,42 @@ fn a_worn_out_device_without_space_for_its_doubts_is_read_only() {
         at += 1;
         let (mut ftl, _) = Ftl::recover(left, config.clone()).expect("recovers");
         all_are_in_doubt(&mut ftl, &format!("after {at} of {pending} operations"));
+    }
+}
+
+/// The record that names the list of all LPNs has lost its number. It is the only sign of the doubts, and stays.
+#[test]
+fn a_worn_out_device_keeps_a_list_whose_record_has_lost_its_number() {
+    let (mut media, config) = worn_out();
+    let geometry = small_geometry();
+    let dies = geometry.dies();
+    let is_next = |page: &Ppn| {
+        let block_begins = geometry.offset(*page) >= dies;
+        block_begins && media.is_programmed(Ppn(page.0 - dies)) && !media.is_programmed(*page)
+    };
+    let page = (0..geometry.pages()).map(Ppn).find(is_next);
+    let page = page.expect("a superblock is open");
+    let list = [0, 1, 0, 600].into_iter().flat_map(u32::to_le_bytes);
+    let stored = StoredPage::Meta(list.collect::<Vec<u8>>().into());
+    let oob = Oob::new(Oob::DOUBTS, NUMBER, 0);
+    media
+        .program(page, oob, stored, Purpose::Meta, After::NOTHING)
+        .expect("programmed");
+
+    let doubt = (1 << 1, 1 << 63);
+    let words = [
+        NUMBER << 22 | doubt.0 | 1,
+        doubt.1 | u64::from(page.0) << 1 | 1,
+    ];
+    media.store_record(log().start, &words, Purpose::Meta, After::NOTHING);
+    media.plant(|faults| {
+        faults.flips.insert(log().start, 0b11 << 30);
+    });
+
+    for round in 0..3 {
+        let (mut ftl, _) = Ftl::recover(media, config.clone()).expect("recovers");
+        all_are_in_doubt(&mut ftl, &format!("round {round}"));
+        assert!(ftl.is_read_only(), "round {round}");
+        media = Media::from_image(&ftl.media().to_image());
     }
 }

@@ -1,8 +1,9 @@
 //! Recovery of the entries saved by the capacitor: the pages of the newest generation; older ones
 //! do not count.
 //!
-//! Invariant: no entry is taken from a generation that misses a page; recovery fails if one is missing,
-//! or if an unreadable page may belong to the newest one. Absent: saving (`saved`), and the reservation for
+//! Invariant: no entry is taken from a generation that may miss a page; recovery fails if an
+//! unreadable page may belong to the newest one. A generation that is over may have lost pages, since its superblocks are
+//! erased one after the other, and nothing marks it if the next one has no entries. Absent: saving (`saved`), and the reservation for
 //! the next power loss (`arm`).
 
 use super::saved::{SavedPage, is_beside_head};
@@ -15,7 +16,7 @@ use crate::recovery::witnesses::Witnesses;
 use crate::scheme::log_entry::{LogEntry, UNNUMBERED};
 use crate::superblock::{Superblock, Superblocks};
 use remap_ssd_media::{Geometry, Media, Oob, Ppn, Purpose, SbId};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// An unreadable page of the reserved flash, and the generation of the pages around it.
 struct UnreadablePage {
@@ -130,16 +131,6 @@ impl ShadowOob {
     }
 }
 
-/// Checks that the pages of a generation are all there: a block may be lost with all that was in it.
-fn check_whole(pages: &[SavedPage]) -> Result<(), RecoveryError> {
-    let numbers: BTreeSet<u32> = pages.iter().map(|page| page.place.number()).collect();
-    let wanted = pages.first().map_or(0, |page| page.place.pages());
-    match (0..wanted).find(|number| !numbers.contains(number)) {
-        Some(number) => Err(RecoveryError::SavedMissing { number, wanted }),
-        None => Ok(()),
-    }
-}
-
 impl Recover for ShadowOob {
     fn power_lost(&mut self, media: &mut Media) -> Result<u64, RecoveryError> {
         self.reserve.save(self.guards, media)
@@ -179,7 +170,6 @@ impl Recover for ShadowOob {
         let Some((last, pages)) = newest else {
             return Ok(());
         };
-        check_whole(&pages)?;
         witnesses.saw(last);
         for (generation, sb) in filled {
             let list = if generation == last {
