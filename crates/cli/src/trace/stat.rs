@@ -7,7 +7,6 @@ use crate::failure::Failure;
 use crate::numbers;
 use crate::output;
 use remap_ssd_sim::report::format::{bytes, exact, percent, seconds};
-use remap_ssd_sim::study::WHOLE_DISK;
 use remap_ssd_sim::trace::{Action, Fold, Format, Profile, Skew, TraceOptions};
 use remap_ssd_sim::workload::{MODELS, NamedWorkload};
 use remap_ssd_study::Profiled;
@@ -66,7 +65,7 @@ pub(super) fn command(args: &Args) -> Result<(), Failure> {
         fold: args.fold,
         skip_bad: args.skip_bad,
         action: args.blkparse_action,
-        ..TraceOptions::new(WHOLE_DISK)
+        ..TraceOptions::new(remap_ssd_sim::study::WHOLE_DISK)
     };
 
     let mut found = Vec::new();

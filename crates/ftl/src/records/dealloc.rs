@@ -107,6 +107,23 @@ impl DeallocRecords {
         };
         self.intact.iter().map(range).collect()
     }
+
+    /// Notes a record of a doubt, at this address, or the list that it names.
+    fn note_doubt(&mut self, at: usize, lpn_and_len: Option<(Lpn, u32)>, wsn: Option<u64>) {
+        match lpn_and_len {
+            Some((page, 0)) => self.doubt_pages.push(Ppn(page.0)),
+            Some((lpn, len)) => self.doubts.push((lpn, len, wsn)),
+            // An LPN in doubt has no page in younger bitmaps either.
+            None => self.unknown.push((at + 1, u64::MAX)),
+        }
+    }
+
+    /// Bounds the numbers of unreadable records, from this one of `between` on, by that of the first readable record after them.
+    fn end_between(&mut self, first: usize, wsn: u64) {
+        let open = |(_, _, _, to): &&mut (Lpn, u32, u64, u64)| *to == u64::MAX;
+        let records = self.between[first..].iter_mut().filter(open);
+        records.for_each(|record| record.3 = wsn);
+    }
 }
 
 /// Slots of a half that recovery found in use, counted from its first.
@@ -304,39 +321,24 @@ impl DeallocLog {
                 continue;
             }
 
-            let (lpn_and_len, wsn) = (
-                what.map(|what| (what.lpn(), what.len())),
-                when.map(|when| when.wsn()),
-            );
+            let lpn_and_len = what.map(|what| (what.lpn(), what.len())).ok();
+            let wsn = when.map(|when| when.wsn()).ok();
+            if is_doubt {
+                found.note_doubt(at, lpn_and_len, wsn);
+                continue;
+            }
+
             match (wsn, lpn_and_len) {
-                (_, Ok((page, 0))) if is_doubt => {
-                    found.doubt_pages.push(Ppn(page.0));
-                    continue;
-                }
-                (wsn, Ok((lpn, len))) if is_doubt => {
-                    found.doubts.push((lpn, len, wsn.ok()));
-                    continue;
-                }
-                // An LPN in doubt has no page in younger bitmaps either.
-                (_, Err(_)) if is_doubt => {
-                    found.unknown.push((at + 1, u64::MAX));
-                    continue;
-                }
-                (Ok(wsn), Ok((lpn, len))) => {
+                (Some(wsn), Some((lpn, len))) => {
                     newest = wsn;
                     found.intact.push(DeallocRecord { lpn, len, wsn, at });
                 }
-                (Err(_), Ok((lpn, len))) => found.between.push((lpn, len, newest, u64::MAX)),
-                (wsn, Err(_)) => found.unknown.push((at + 1, wsn.unwrap_or(u64::MAX))),
+                (None, Some((lpn, len))) => found.between.push((lpn, len, newest, u64::MAX)),
+                (wsn, None) => found.unknown.push((at + 1, wsn.unwrap_or(u64::MAX))),
             }
 
-            // The first readable record after a run of unreadable ones bounds their numbers.
-            if let Ok(wsn) = wsn {
-                let open = |(_, _, _, to): &&mut (Lpn, u32, u64, u64)| *to == u64::MAX;
-                found.between[first_of_half..]
-                    .iter_mut()
-                    .filter(open)
-                    .for_each(|record| record.3 = wsn);
+            if let Some(wsn) = wsn {
+                found.end_between(first_of_half, wsn);
             }
         }
         slots
