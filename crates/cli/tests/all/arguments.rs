@@ -395,8 +395,8 @@ fn mistakes_in_the_arguments_exit_with_2() {
             "ycsb needs",
         ),
         (
-            "trace make oltp --requests 10 --out x --device 99TiB",
-            "4KiB to 8TiB",
+            "trace make oltp --requests 10 --out x --device 199TiB",
+            "4KiB to 128TiB",
         ),
         ("bench --preset raid", "no preset is named"),
     ];
