@@ -3,6 +3,7 @@
 
 use super::Findings;
 use crate::LabError;
+use crate::plot::{MarkKind, Panel, Plot};
 use crate::table::{Ask, Row, Table};
 use remap_ssd_sim::report::format::number;
 use remap_ssd_sim::report::sheet::Sheet;
@@ -10,9 +11,9 @@ use remap_ssd_sim::report::sheet::Sheet;
 /// Setups, and the part that each of them has.
 const PARTS: [(&str, &str); 6] = [
     ("buffer-0", "none"),
-    ("buffer-64", "a write buffer of 64 MiB, saved"),
-    ("buffer-1024", "a write buffer of 1 GiB, saved"),
-    ("cache-10", "a mapping cache for a tenth of the table"),
+    ("buffer-64", "buffer of 64 MiB"),
+    ("buffer-1024", "buffer of 1 GiB"),
+    ("cache-10", "mapping cache"),
     ("unit-16", "units of 16 KiB"),
     ("unit-64", "units of 64 KiB"),
 ];
@@ -43,10 +44,33 @@ pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
         ("time, ms", true),
         ("over that without", true),
     ];
-    let table = Some(Sheet::of_words(&columns, rows, Vec::new()));
+    let sheet = Some(Sheet::of_words(&columns, rows, Vec::new()));
     Ok(Findings {
-        table,
+        table: sheet,
+        plots: vec![times(table)?],
         ..Findings::default()
+    })
+}
+
+/// Bars of the schemes for each part.
+fn times(table: &Table) -> Result<Plot, LabError> {
+    let mut groups = Vec::new();
+    for (setup, part) in PARTS {
+        let mut bars = Vec::new();
+        for scheme in table.distinct(|run| run.scheme.as_str()) {
+            bars.push((scheme.to_owned(), time(table, setup, scheme)?.1 * 1e3));
+        }
+        groups.push((part.to_owned(), bars));
+    }
+
+    let title = String::new();
+    Ok(Plot {
+        name: "recovery-parts".into(),
+        title: "Recovery after a power cut, by the parts of a drive".into(),
+        reading: "Time to read what recovery needs, on a filled device with each part alone."
+            .into(),
+        y: "milliseconds".into(),
+        shape: MarkKind::Bars(vec![Panel { title, groups }], None),
     })
 }
 
