@@ -96,10 +96,24 @@ impl DeviceUnderTest {
         } else {
             0
         };
+        let units = IndirectionUnits::of(&ftl);
+        // With larger units, a write may take a part of one more.
+        let bytes = setup.config.untorn_bytes;
+        let most = (bytes / PAGE_BYTES as u64) as u32;
+        let untorn = match ftl.untorn_pages_max() {
+            1 => 1,
+            units => ((units - 1) * setup.geometry.host_pages() + 1).min(most),
+        };
+        // Pages in a write buffer may be remapped there, each alone.
+        let names = setup.config.write_buffer_bytes > 0;
+        let untorn_remaps = match untorn {
+            untorn if units.is_none() && !names => untorn.min(ftl.atomic_pages_max()),
+            _ => 1,
+        };
         Ok(Self {
-            units: IndirectionUnits::of(&ftl),
+            units,
             ftl,
-            oracle: Oracle::new(setup.lpns()),
+            oracle: Oracle::new(setup.lpns()).with_untorn(untorn, untorn_remaps),
             doubts: DamageDoubts::new(setup.lpns()),
             files: FileModel::default(),
             generator: CommandGenerator::new(
@@ -109,7 +123,8 @@ impl DeviceUnderTest {
                 atomic_pages,
                 setup.config.scheme.uses_hints(),
             )
-            .on_units(setup.geometry.host_pages()),
+            .on_units(setup.geometry.host_pages())
+            .with_untorn(untorn),
             in_flight: Vec::new(),
             unflushed: UnflushedWrites::default(),
             faults_left: setup.bad_blocks,
@@ -207,6 +222,13 @@ impl DeviceUnderTest {
         }
     }
 
+    fn begin_write(&mut self, lpn: Lpn, len: u32) -> Result<(), Refusal> {
+        match &mut self.units {
+            None => self.ftl.begin_write(lpn, len),
+            Some(units) => units.begin_write(&mut self.ftl, lpn, len),
+        }
+    }
+
     fn execute(&mut self, command: &ScriptCommand) -> Result<Option<FileStatus>, Refusal> {
         let done = match *command {
             ScriptCommand::FileWrite { lpn, content, page } => {
@@ -226,11 +248,13 @@ impl DeviceUnderTest {
                 len,
                 source,
                 fresh,
-            } => (0..len).try_for_each(|at| {
-                // Contents before the command: none of its pages repeats another one of its
-                // pages.
-                let content = content_of_many(self.oracle.live(), source, fresh, at);
-                self.write(lpn.offset(at), content, None, at + 1 < len)
+            } => self.begin_write(lpn, len).and_then(|()| {
+                (0..len).try_for_each(|at| {
+                    // Contents before the command: none of its pages repeats another one of its
+                    // pages.
+                    let content = content_of_many(self.oracle.live(), source, fresh, at);
+                    self.write(lpn.offset(at), content, None, at + 1 < len)
+                })
             }),
             ScriptCommand::WriteFor { lpn, content, home } => {
                 self.write(lpn, content, Some(home), false)

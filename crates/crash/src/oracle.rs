@@ -54,6 +54,10 @@ pub(crate) struct Oracle {
     base_id: Vec<CommandId>,
     pending: Vec<Arc<CommandEffects>>,
     next_id: CommandId,
+    /// Pages of the largest write that is atomic.
+    untorn: u32,
+    /// The same of remaps.
+    untorn_remaps: u32,
     /// Candidates for each content from `UNKNOWN` on.
     unknown: Vec<Arc<[Content]>>,
 }
@@ -68,7 +72,18 @@ impl Oracle {
             base_id: vec![0; lpns],
             pending: Vec::new(),
             next_id: 1,
+            untorn: 1,
+            untorn_remaps: 1,
             unknown: Vec::new(),
+        }
+    }
+
+    /// Writes of at most this number of pages are atomic.
+    pub(crate) fn with_untorn(self, writes: u32, remaps: u32) -> Self {
+        Self {
+            untorn: writes,
+            untorn_remaps: remaps,
+            ..self
         }
     }
 
@@ -98,6 +113,7 @@ impl Oracle {
                 source,
                 fresh,
             } => {
+                effects.atomic = (2..=self.untorn).contains(&len);
                 let content = |at| content_of_many(&self.live, source, fresh, at);
                 effects
                     .pages
@@ -113,7 +129,7 @@ impl Oracle {
                 relocate,
                 atomic,
             }) if target != source => {
-                effects.atomic = atomic;
+                effects.atomic = atomic || (2..=self.untorn_remaps).contains(&len);
 
                 // The sources before the command: a remap may overlap itself.
                 for at in 0..len {
@@ -333,22 +349,14 @@ impl Oracle {
 
         let relocations: Vec<&CommandEffects> =
             self.pending.iter().map(|effects| &**effects).collect();
-        // Twelve are 4,096 combinations. Scripts never have more open; if one had, the check would
-        // only be weaker.
-        let combinations = 1u32 << open.len().min(12);
-        let mut without_moves = false;
-        for bits in 0..combinations {
-            let mut ends = fixed.clone();
-            ends.extend(
-                open.iter()
-                    .enumerate()
-                    .map(|(at, id)| (*id, bits >> at & 1 == 1)),
-            );
-            if explain(choices, &ends, &relocations) {
-                return Ok(verdict);
-            }
-            without_moves |= explain(choices, &ends, &[]);
+        let mut steps = STEPS_MAX;
+        let mut finds = |moves: &[&CommandEffects]| {
+            can_explain(choices, &mut fixed.clone(), &open, moves, &mut steps)
+        };
+        if finds(&relocations) {
+            return Ok(verdict);
         }
+        let without_moves = finds(&[]);
 
         Err(self.broken_together(without_moves, choices, read))
     }
@@ -422,6 +430,38 @@ impl Oracle {
             allowed,
         }
     }
+}
+
+/// Tries of a search for an explanation. One that needs more is taken for found: the check is only weaker.
+const STEPS_MAX: u32 = 1 << 14;
+
+/// Returns true if some outcomes of the commands `open`, with those in `ends`, explain the reads. A partial choice that explains
+/// nothing is not continued, so nearly every search goes straight to its end.
+fn can_explain(
+    choices: &[PossibleValues],
+    ends: &mut Vec<(CommandId, bool)>,
+    open: &[CommandId],
+    relocations: &[&CommandEffects],
+    steps: &mut u32,
+) -> bool {
+    if *steps == 0 {
+        return true;
+    }
+    *steps -= 1;
+    if !explain(choices, ends, relocations) {
+        return false;
+    }
+    let Some((first, rest)) = open.split_first() else {
+        return true;
+    };
+    for happened in [true, false] {
+        ends.push((*first, happened));
+        if can_explain(choices, ends, rest, relocations, steps) {
+            return true;
+        }
+        ends.pop();
+    }
+    false
 }
 
 /// Returns true if each LPN can be assigned a command to show such that the atomic commands have

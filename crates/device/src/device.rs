@@ -7,7 +7,7 @@
 //! refused command also has a completion time. Absent: the host's queue, and the wall clock.
 
 use crate::bit_errors::ErrorModel;
-use crate::command::PageCommand;
+use crate::command::{PageCommand, PageKind};
 use crate::completion::{Completion, FileCompletion};
 use crate::config::{DeviceConfig, DeviceConfigError};
 use crate::fingerprint_outcome::Fingerprints;
@@ -488,8 +488,11 @@ impl Device {
     pub fn submit_request(&mut self, now: u64, pages: &[PageCommand]) -> Completion {
         let mut whole = Completion {
             done_at: now,
-            result: Ok(()),
+            result: self.begin_request(pages),
         };
+        if whole.result.is_err() {
+            return whole;
+        }
         for (index, page) in pages.iter().enumerate() {
             self.look_ahead(pages, index, |page| *page);
             let one = if index + 1 < pages.len() {
@@ -503,6 +506,18 @@ impl Device {
             };
         }
         whole
+    }
+
+    /// Announces a request that writes consecutive pages.
+    fn begin_request(&mut self, pages: &[PageCommand]) -> Result<(), Refusal> {
+        let is_next = |pair: &[PageCommand]| pair[1].lpn == pair[0].lpn.offset(1);
+        let writes = pages.iter().all(|page| page.kind == PageKind::Write);
+        match pages {
+            [first, _, ..] if writes && pages.windows(2).all(is_next) => {
+                self.begin_write(first.lpn, pages.len() as u32)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Makes everything acknowledged durable.

@@ -287,6 +287,8 @@ static COMMON: &[DeviceKey] = &[
     key("firmware.write_buffer_bytes", "bytes", KeyKind::Integer(0, 1 << 40), "DRAM for pages that the host has written: a write is acknowledged when it is there. The oldest \
         pages go to flash when it is full; 0: writes go to flash at once. A capacitor saves it when power fails; without `power_loss_protection` a write is durable after a flush. \
         It holds indirection units, two or more, and merges writes of their parts. `--scale` makes it smaller with the device."),
+    key("firmware.untorn_bytes", "bytes", KeyKind::Integer(0, 1 << 20), "The largest write that a power cut leaves whole or absent, wherever it begins, at most 1 MiB in steps of 4 KiB; 0: only \
+        pages are. Each write of several pages stores two words of NVRAM."),
     key("firmware.buffered_remaps", "", KeyKind::Choice(|| BufferedRemaps::ALL.map(BufferedRemaps::name).to_vec()), "A remap of a page that is in the write buffer: `wait` \
         writes the page back and waits for it; `name` puts a second page with its content into the buffer, and flash shares them when they leave. Moves, atomic remaps and a \
         buffer that a power cut empties always wait."),

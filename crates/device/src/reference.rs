@@ -137,6 +137,7 @@ fn value_of(config: &DeviceConfig, path: &str) -> Option<Value> {
         "firmware.refresh_reads" => Some(firmware.refresh_reads.into()),
         "firmware.mapping_cache_bytes" => Some(firmware.mapping_cache_bytes.into()),
         "firmware.write_buffer_bytes" => Some(firmware.write_buffer_bytes.into()),
+        "firmware.untorn_bytes" => Some(firmware.untorn_bytes.into()),
         "firmware.buffered_remaps" => Some(firmware.buffered_remaps.name().into()),
         "firmware.slc_share" => Some(firmware.slc_share.into()),
         "firmware.slc_dynamic" => Some(firmware.slc_dynamic.into()),

@@ -78,6 +78,8 @@ impl DeviceConfig {
             entry: EntrySize::Bytes24,
             log_bytes: log_bytes.unwrap_or((bytes / NVRAM_SHARE).next_multiple_of(1024)),
             gc_free: 0.02,
+            // The largest write that a host can send.
+            untorn_bytes: 1 << 20,
             ..Config::default()
         };
 

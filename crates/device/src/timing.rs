@@ -75,6 +75,8 @@ pub struct Timing {
     /// End of the latest NVRAM store, and of the latest operation of any kind.
     stores_end: u64,
     all_end: u64,
+    /// End of the latest store of the current command.
+    own_stores_end: u64,
     /// `all_end` before the current row of flash operations that wait for everything: the erases or
     /// tail pages of a superblock wait for the operations before them, not for each other.
     row: Option<u64>,
@@ -105,6 +107,7 @@ impl Timing {
             lookup_total: 0,
             stores_end: 0,
             all_end: 0,
+            own_stores_end: 0,
             row: None,
         }
     }
@@ -164,6 +167,7 @@ impl Timing {
         // The dependencies of most operations ended long ago.
         let waits = op.after_all
             || op.after_fence
+            || op.after_own
             || op.after_page != NO_PAGE && self.programs.is_pending(op.after_page, now)
             || op.clear_id != ClearId(0) && self.clears.is_pending(op.clear_id, now);
         let ready = if waits {
@@ -195,11 +199,18 @@ impl Timing {
                 end
             }
             OpKind::ReadTable => self.read(op, ready, now),
-            OpKind::NvWrite => {
+            OpKind::NvWrite | OpKind::NvMark => {
                 let length = per_64_bytes(op.amount, self.latencies.nvram_write_ns);
                 let end = self.port.pass(now, length, ready);
 
                 self.stores_end = self.stores_end.max(end);
+                if op.kind == OpKind::NvMark {
+                    self.clears.note(op.clear_id, end, now);
+                    self.own_stores_end = end;
+                }
+                if op.purpose == Purpose::Host {
+                    self.own_stores_end = self.own_stores_end.max(end);
+                }
                 end
             }
             OpKind::Wait => return ready,
@@ -233,12 +244,14 @@ impl Timing {
         if op.after_fence {
             until = until.max(self.stores_end);
         }
+        if op.after_own {
+            until = until.max(self.own_stores_end);
+        }
         if op.after_page != NO_PAGE {
             until = until.max(self.programs.of_all(op.after_page, op.after_pages, now));
         }
 
-        // For a clearing or an erase it is the operation's own name.
-        if op.clear_id != ClearId(0) && !matches!(op.kind, OpKind::NvClear | OpKind::Erase) {
+        if op.clear_id != ClearId(0) && !op.kind.is_named() {
             until = until.max(self.clears.of(op.clear_id, now));
         }
         until
@@ -387,6 +400,7 @@ impl Timing {
             | OpKind::Program
             | OpKind::CopyRow
             | OpKind::NvWrite
+            | OpKind::NvMark
             | OpKind::Wait => unreachable!("charged by the caller"),
         }
     }

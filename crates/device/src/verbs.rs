@@ -59,6 +59,45 @@ impl Device {
         self.complete(now, DataPath::FromHost, result)
     }
 
+    /// Bytes of the largest write that a power cut leaves whole or absent, if it begins at a multiple of `block` bytes: one block, unless
+    /// `firmware.untorn_bytes` says more.
+    pub fn untorn_bytes_max(&self, block: u64) -> u64 {
+        let unit = self.config().geometry.page_bytes() as u64;
+        match u64::from(self.ftl.untorn_pages_max()) {
+            0 | 1 => block,
+            // A write that begins within a unit takes a part of another one.
+            units => {
+                let least = (units - 1) * unit + block.min(unit);
+                least.min(self.config().firmware.untorn_bytes)
+            }
+        }
+    }
+
+    /// Announces a write of `len` pages, which `write_more` and `write` then make, in any order: after a power cut all of them are
+    /// written, or none. Reads may come in between. Writes of more than `untorn_bytes_max` are made page by page.
+    ///
+    /// ```
+    /// use remap_ssd_device::{Device, DeviceConfig, HostLpn, Lpn, Payload, SchemeKind};
+    /// let mut config = DeviceConfig::for_service(16 << 20, SchemeKind::RemapSsd, false)?;
+    /// config.firmware.untorn_bytes = 64 << 10;
+    /// let mut device = Device::in_memory(config)?;
+    /// assert_eq!(device.untorn_bytes_max(4096), 64 << 10);
+    ///
+    /// device.begin_write(HostLpn::ZERO, 2)?;
+    /// device.write_more(0, Lpn(0), &Payload::Bytes(&[1; 4096])).result?;
+    /// device.write(0, Lpn(1), &Payload::Bytes(&[2; 4096])).result?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of a write; `AtomicUnavailable` if many interrupted writes have left traces that cannot be removed.
+    pub fn begin_write(&mut self, lpn: HostLpn, len: u32) -> Result<(), Refusal> {
+        match &mut self.indirection {
+            None => self.ftl.begin_write(lpn.unit(0), len),
+            Some(units) => units.begin_write(&mut self.ftl, lpn, len),
+        }
+    }
+
     /// Writes a page of a request that continues with the next call, and is not acknowledged before
     /// it ends.
     #[inline]

@@ -41,6 +41,7 @@ const SILENT: [&str; 27] = [
     "firmware.refresh_writes",
     "firmware.mapping_cache_bytes",
     "firmware.write_buffer_bytes",
+    "firmware.untorn_bytes",
     "firmware.buffered_remaps",
     "firmware.slc_share",
     "firmware.slc_dynamic",

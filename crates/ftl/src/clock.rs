@@ -34,6 +34,11 @@ impl WsnClock {
         self.0
     }
 
+    /// Passes over numbers that nothing will have.
+    pub(crate) fn skip(&mut self, numbers: u64) {
+        self.0 += numbers;
+    }
+
     /// After power-on: prevents the reuse of numbers up to this one.
     pub(crate) fn resume_after(&mut self, wsn: u64) {
         self.0 = self.0.max(wsn);

@@ -20,6 +20,7 @@ use crate::records::atomic::AtomicSlot;
 use crate::records::buffer::WriteBuffer;
 use crate::records::dealloc::DeallocLog;
 use crate::records::files::FileMap;
+use crate::records::open_writes::{OpenWrites, UntornWrite};
 use crate::recovery::witnesses::RecoveryReport;
 use crate::scheme::catalogue::spec;
 use crate::stats::{RemapCounts, Stats};
@@ -36,6 +37,9 @@ pub struct Ftl {
     pub(crate) dedup: Option<Dedup>,
     pub(crate) dealloc: DeallocLog,
     pub(crate) atomic_slot: AtomicSlot,
+    /// The words that name writes in progress, and the write that the current command makes.
+    pub(crate) open_writes: OpenWrites,
+    pub(crate) open_write: Option<Box<UntornWrite>>,
     pub(crate) files: FileMap,
     /// Pages that the host has written and that are not on flash yet, if the device buffers writes.
     pub(crate) buffer: Option<Box<WriteBuffer>>,
@@ -110,6 +114,8 @@ impl Ftl {
             run: None,
             dealloc: DeallocLog::new(&config, &layout),
             atomic_slot: AtomicSlot::new(&config, &layout),
+            open_writes: OpenWrites::new(config.guards, &layout),
+            open_write: None,
             files: FileMap::new(&config, &layout),
             buffer: WriteBuffer::new(&config, &layout, &geometry, media.mode()).map(Box::new),
             core: Core::new(config, media, reserve),

@@ -7,8 +7,8 @@
 use crate::geometry::Ppn;
 use std::ops::Range;
 
-/// ID of one clearing of an NVRAM range, or of the erases of one superblock, so that reuse can wait
-/// for it.
+/// ID of one clearing of an NVRAM range, of the erases of one superblock, or of named stores, so that
+/// later operations can wait for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct ClearId(pub u64);
 
@@ -21,7 +21,10 @@ pub struct After {
     pages: u16,
     all: bool,
     fence: bool,
+    own: bool,
 }
+
+const _: () = assert!(size_of::<After>() <= 24);
 
 impl Default for After {
     fn default() -> Self {
@@ -37,6 +40,12 @@ impl After {
         pages: 0,
         all: false,
         fence: false,
+        own: false,
+    };
+    /// The stores of the current command: those of the purpose `Host` since the last [`OpKind::NvMark`] of that purpose.
+    pub const OWN_STORES: Self = Self {
+        own: true,
+        ..Self::NOTHING
     };
     /// Waits for all earlier operations.
     pub const ALL: Self = Self {
@@ -62,7 +71,7 @@ impl After {
             ..Self::NOTHING
         }
     }
-    /// A clearing of an NVRAM range, or the erases of a superblock.
+    /// A clearing of an NVRAM range, the erases of a superblock, or named stores.
     #[inline]
     pub const fn clear(id: ClearId) -> Self {
         Self {
@@ -70,7 +79,7 @@ impl After {
             ..Self::NOTHING
         }
     }
-    /// Both. Only one run of pages and one clearing can be named.
+    /// Both. Only one run of pages and one ID can be named.
     #[inline]
     pub fn and(self, other: Self) -> Self {
         // An operation has room for one name of each kind. A caller that needs two must wait for
@@ -98,6 +107,7 @@ impl After {
             },
             all: self.all || other.all,
             fence: self.fence || other.fence,
+            own: self.own || other.own,
         }
     }
     /// Returns true if it waits for everything.
@@ -109,6 +119,11 @@ impl After {
     #[inline]
     pub(crate) fn is_fence(self) -> bool {
         self.fence
+    }
+    /// Returns true if it waits for the stores of the current command.
+    #[inline]
+    pub(crate) fn is_own(self) -> bool {
+        self.own
     }
     /// Pages, from the first to the one after the last.
     #[inline]
@@ -158,6 +173,8 @@ pub enum OpKind {
     NvRead,
     /// Write `amount` bytes of NVRAM.
     NvWrite,
+    /// Write a word of NVRAM that `clear` of a later operation may name by `clear_id`.
+    NvMark,
     /// Zero `amount` bytes of NVRAM; `clear` of a later operation may name it by `clear_id`.
     NvClear,
     /// Begins the lookup of the owners of a victim's pages: later GC operations wait until the
@@ -167,6 +184,14 @@ pub enum OpKind {
     LookupEnd,
     /// Takes no time; the command waits for the operations of `after`.
     Wait,
+}
+
+impl OpKind {
+    /// Returns true if `clear_id` is the operation's own name; otherwise the operation waits for it.
+    #[inline(always)]
+    pub fn is_named(self) -> bool {
+        matches!(self, Self::NvClear | Self::NvMark | Self::Erase)
+    }
 }
 
 /// What the correction of a page's bit errors took.
@@ -201,6 +226,8 @@ pub struct Op {
     pub after_all: bool,
     /// True if it waits for the fence: `After::fence`.
     pub after_fence: bool,
+    /// True if it waits for the stores of its command: `After::OWN_STORES`.
+    pub after_own: bool,
     /// For `Read`, the correction of its bit errors.
     pub outcome: ReadOutcome,
     /// First page of `After::pages`, or `NO_PAGE`.
@@ -228,6 +255,7 @@ impl Op {
             sources: 0,
             after_all: after.all,
             after_fence: after.fence,
+            after_own: after.own,
             outcome: ReadOutcome::Retries(0),
             after_page: after.page,
             after_pages: after.pages,

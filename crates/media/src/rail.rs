@@ -109,6 +109,8 @@ pub(crate) struct Rail {
     /// Later stores come after all stores with a smaller token.
     fence: u64,
     ack: Vec<u64>,
+    /// The store after which the stores of the current command come.
+    opened: Option<ClearId>,
     /// Token of the pending program of each page, and of the pending clearing or erases of each ID.
     programs: BTreeMap<u32, u64>,
     clears: BTreeMap<u64, Vec<u64>>,
@@ -124,6 +126,7 @@ impl Rail {
             next_token: 1,
             fence: 0,
             ack: Vec::new(),
+            opened: None,
             programs: BTreeMap::new(),
             clears: BTreeMap::new(),
             lines: None,
@@ -149,6 +152,11 @@ impl Rail {
 
     pub(crate) fn fence(&mut self) {
         self.fence = self.next_token;
+    }
+
+    /// From now on the stores that a command waits for come after the store of this name.
+    pub(crate) fn order_stores(&mut self, after: Option<ClearId>) {
+        self.opened = after;
     }
 
     pub(crate) fn begin_command(&mut self) {
@@ -200,6 +208,11 @@ impl Rail {
             .into_iter()
             .flatten();
         pages.chain(clears.copied()).collect()
+    }
+
+    fn is_pending_store(&self, token: u64) -> bool {
+        let found = self.pending.binary_search_by_key(&token, |op| op.token);
+        found.is_ok_and(|at| self.pending[at].is_store())
     }
 
     /// The pending stores to a record, back to the first one that comes after all earlier ones.
@@ -260,12 +273,26 @@ impl Rail {
 
         let pages = self.waited(after.named_pages());
         tokens.extend(self.named(pages.clone(), after));
+        let is_store = matches!(effect, MediaEffect::Store { .. });
+        if let Some(opened) = self.opened
+            && is_store
+            && critical
+        {
+            tokens.extend(self.named(0..0, After::clear(opened)));
+        }
+        if after.is_own() {
+            let stores = self
+                .ack
+                .iter()
+                .filter(|token| self.is_pending_store(**token));
+            tokens.extend(stores);
+        }
         let token = self.next_token;
         self.next_token += 1;
         // Every store comes after the last fence; other operations only if they request it.
         let since = self.since(&effect, token);
         let mut stores_below = if after.is_fence() { since } else { 0 };
-        if matches!(effect, MediaEffect::Store { .. }) {
+        if is_store {
             stores_below = stores_below.max(self.fence);
         }
 

@@ -28,6 +28,8 @@ pub(crate) struct CommandGenerator {
     atomic_pages: u32,
     /// Pages of an indirection unit.
     unit: u32,
+    /// Pages of the largest write that is atomic; 1 if only pages are.
+    untorn: u32,
     /// Contents 1 to `pool` repeat; larger ones are written once.
     pool: u32,
     next_unique: Content,
@@ -81,6 +83,7 @@ impl CommandGenerator {
             mix,
             atomic_pages,
             unit: 1,
+            untorn: 1,
             pool,
             // Above all numbers of the pool.
             next_unique: 1000,
@@ -101,6 +104,35 @@ impl CommandGenerator {
     pub(crate) fn on_units(mut self, pages: u32) -> Self {
         self.unit = pages;
         self
+    }
+
+    /// Many writes have several pages, at most this number.
+    pub(crate) fn with_untorn(self, pages: u32) -> Self {
+        Self {
+            untorn: pages,
+            ..self
+        }
+    }
+
+    /// A write of several pages: new contents, or those of other pages.
+    fn write_many(&mut self) -> ScriptCommand {
+        let most = self.untorn.min(self.lpns / 2);
+        let most = match self.random.random_range(0..8) {
+            0 => most,
+            1..3 => most.min(9),
+            _ => most.min(4),
+        };
+        let len = self.random.random_range(2..=most.max(2));
+        let last = Lpn(self.lpns - len);
+        let fresh = self.next_unique + 1;
+        self.next_unique += u64::from(len);
+        let source = self.random.random_ratio(1, 3).then(|| self.lpn().min(last));
+        ScriptCommand::WriteMany {
+            lpn: self.lpn().min(last),
+            len,
+            source,
+            fresh,
+        }
     }
 
     /// The command, of whole units if it is atomic.
@@ -170,6 +202,9 @@ impl CommandGenerator {
         };
 
         if drawn(mix.write) {
+            if self.untorn > 1 && self.random.random_ratio(1, 2) {
+                return self.write_many();
+            }
             if self.homes && self.random.random_ratio(2, 3) {
                 return self.write_for();
             }

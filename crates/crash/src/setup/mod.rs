@@ -257,7 +257,7 @@ impl Setup {
 
     /// Returns true if commands can be atomic with such entries.
     pub(crate) fn atomic(&self) -> bool {
-        self.config.entry == EntrySize::Bytes24
+        self.config.entry == EntrySize::Bytes24 || self.config.untorn_bytes > 0
     }
 
     /// Returns true if a capacitor saves a write buffer.
@@ -269,6 +269,10 @@ impl Setup {
     pub(crate) fn exercises(&self, guard: Guard) -> bool {
         match guard {
             Guard::Commit | Guard::AbortedStay => self.atomic(),
+            Guard::UntornWrites
+            | Guard::OpenBeforePages
+            | Guard::CommitAfterPages
+            | Guard::MovedAfterWrites => self.config.untorn_bytes > 0,
             Guard::RelocatedSources => {
                 self.mix == Mix::MOVES || self.mix == Mix::TRIMS || self.mix == Mix::REMAPS
             }
@@ -349,6 +353,7 @@ impl SetupProfile {
                 self.mapping_cache_bytes
             },
             write_buffer_bytes: self.buffer_pages * u64::from(self.word_line.indirection_bytes),
+            untorn_bytes: [0, 1 << 20, 64 << 10][index as usize % 3],
             buffered_remaps: self.buffered_remaps,
             slc_share: self.slc_share,
             slc_dynamic: self.slc_dynamic,

@@ -62,6 +62,14 @@ impl IndirectionUnits {
             .write_page(ftl, (lpn.into(), kind), payload, goes_on, &mut |_, _| {})
     }
 
+    /// Announces a write of several pages, which a power cut leaves whole or absent.
+    ///
+    /// # Errors
+    /// The firmware's.
+    pub fn begin_write(&mut self, ftl: &mut Ftl, lpn: Lpn, len: u32) -> Result<(), Refusal> {
+        self.0.begin_write(ftl, lpn.into(), len)
+    }
+
     /// Deallocates pages exactly: they read as zeroes.
     ///
     /// # Errors

@@ -252,6 +252,19 @@ impl Indirection {
         }
     }
 
+    /// Announces a write of several pages: a power cut leaves all of its units as they were, or as it makes them.
+    pub(crate) fn begin_write(
+        &mut self,
+        ftl: &mut Ftl,
+        page: HostLpn,
+        len: u32,
+    ) -> Result<(), Refusal> {
+        self.check_range(ftl, page, len)?;
+        let first = self.unit(page);
+        let end = self.unit(page.offset(len + self.pages() - 1));
+        ftl.begin_write(first, end.offset_from(first))
+    }
+
     /// Ends a request whose last page was not known to be the last.
     pub(crate) fn end_write(
         &mut self,

@@ -56,6 +56,7 @@ impl Nand {
             copybacks: Copybacks::new(geometry, spec.copybacks),
             page_waits: PageWaits::default(),
             clears: Clears::default(),
+            own_stores: Vec::new(),
             errors: None,
             row: None,
             lookup: NONE,

@@ -65,7 +65,7 @@ use copies::PageWaits;
 use copyback::Copybacks;
 use errors::Correction;
 use events::Events;
-use graph::{Graph, Mark, NONE, Node, Work};
+use graph::{Graph, Mark, NONE, Node, NodeName, Work};
 use lanes::{Clears, Erases, NvramLane, PendingPrograms};
 use remap_ssd_media::op::NO_PAGE;
 use remap_ssd_media::{Geometry, Op, Ppn};
@@ -103,6 +103,8 @@ pub struct Nand {
     copybacks: Copybacks,
     page_waits: PageWaits,
     clears: Clears,
+    /// The stores of the current command.
+    own_stores: Vec<NodeName>,
     /// Bit errors, if flash has any.
     errors: Option<Correction>,
     /// First number that a row of erases or tail pages does not wait for.

@@ -74,6 +74,9 @@ impl Nand {
         let begins =
             !std::mem::replace(&mut self.goes_on, step.goes_on()) & (data != DataPath::Own);
 
+        if begins {
+            self.own_stores.clear();
+        }
         if matches!(data, DataPath::FromHost | DataPath::ToMerge) {
             self.link_pages[0] += step.pages();
         }
@@ -263,7 +266,7 @@ impl Nand {
             OpKind::Program if op.page != NO_PAGE && self.units.gather() => (Work::Buffer, 0),
             OpKind::Program => (Work::Program, self.program_ns(op.page)),
             OpKind::Erase => (Work::Erase, erase_ns),
-            OpKind::NvWrite => (Work::NvStore, write()),
+            OpKind::NvWrite | OpKind::NvMark => (Work::NvStore, write()),
             OpKind::NvClear => (Work::NvClear, write()),
             OpKind::NvRead => (
                 Work::NvScan,
@@ -360,7 +363,7 @@ impl Nand {
         };
         let node = self.graph.add(node);
         self.graph.set_retry_ns(node, retry_ns);
-        if matches!(op.kind, OpKind::NvClear | OpKind::Erase) {
+        if op.kind.is_named() {
             self.graph.set_clear(node, op.clear_id.0);
         }
         self.wait_until(node, before);
@@ -428,6 +431,13 @@ impl Nand {
         if op.after_fence && begins {
             self.graph.wait_for_stores(node);
         }
+        if op.after_own {
+            for name in &self.own_stores {
+                if let Some(before) = self.graph.find(*name) {
+                    self.graph.wait_for(node, before);
+                }
+            }
+        }
         if op.after_page != NO_PAGE {
             for page in op.after_page.0..op.after_page.0 + u32::from(op.after_pages) {
                 if self.units.gather() && line == Some(self.units.line(Ppn(page))) {
@@ -437,8 +447,7 @@ impl Nand {
                 self.wait_until(node, before);
             }
         }
-        // For a clearing or an erase it is the operation's own name.
-        if op.clear_id != ClearId(0) && !matches!(op.kind, OpKind::NvClear | OpKind::Erase) {
+        if op.clear_id != ClearId(0) && !op.kind.is_named() {
             self.clears.wait_for(node, op.clear_id.0, &mut self.graph);
         }
     }
@@ -511,12 +520,15 @@ impl Nand {
             self.programs.add(page, 1, program, self.graph.name(node));
             self.programs.set_way(node, Way { ready, source });
         }
+        if work == Work::NvStore && op.purpose == Purpose::Host {
+            self.own_stores.push(self.graph.name(node));
+        }
         if op.kind == OpKind::Erase && op.page != NO_PAGE {
             self.copybacks.erased(op.page);
             self.erases.add(op.page, self.graph.name(node));
             self.erase_follows_units(op.page, node);
         }
-        if matches!(op.kind, OpKind::NvClear | OpKind::Erase) {
+        if op.kind.is_named() {
             if op.clear_id == ClearId(0) {
                 return;
             }

@@ -79,6 +79,14 @@ guards! {
     NoEffectWaits = "no-effect-waits",
     /// An atomic remap takes effect only once its commit is durable.
     Commit = "commit",
+    /// A write of several pages takes effect as a whole.
+    UntornWrites = "untorn-writes",
+    /// The pages of such a write wait for the word that names it.
+    OpenBeforePages = "open-before-pages",
+    /// It ends only once all of its pages are durable.
+    CommitAfterPages = "commit-after-pages",
+    /// A page that is moved with another number than its own waits for the writes in progress.
+    MovedAfterWrites = "moved-after-writes",
     /// Aborted atomic remaps stay aborted.
     AbortedStay = "aborted-stay",
     /// The slot of a superseded entry is overwritten only after the witness that superseded it is

@@ -3,8 +3,9 @@
 //! ```text
 //! 0                     superblock lives     3 words each       (life)
 //! lives                 atomic slot          1 word             (atomic)
-//! + 1                   aborted commands     64 words           (atomic)
-//! + 64                  deallocation log     2 halves x slots x 2 words (dealloc)
+//! + 1                   aborted commands     64 words, or 192   (atomic)
+//! + aborted commands    open writes          none, or 64 words  (open_writes)
+//! + open writes         deallocation log     2 halves x slots x 2 words (dealloc)
 //! + 2 halves            file map             1 word, 2 slots x 2 words a file, 4 words an entry (files)
 //! + file map            write buffer         2 words and its bytes a page (buffer)
 //! rest                  the scheme's own
@@ -17,7 +18,11 @@ use remap_ssd_media::Geometry;
 /// Words of a superblock's life record.
 pub(crate) const LIFE_WORDS: usize = 3;
 /// Capacity of the list of aborted atomic commands.
-pub(crate) const ABORTED_SLOTS: usize = 64;
+const ABORTED_SLOTS: usize = 64;
+/// The same, on a device whose writes of several pages are atomic.
+const ABORTED_WRITES: usize = 192;
+/// Such writes in flight.
+const OPEN_WRITES: usize = 64;
 /// Words of a deallocation record.
 pub(crate) const DEALLOC_WORDS: usize = 2;
 
@@ -47,8 +52,12 @@ pub(crate) fn file_map_words(slots: u32, entries: u32) -> usize {
 pub(crate) struct NvramLayout {
     /// First word of the atomic slot.
     pub atomic: usize,
-    /// First word of the list of aborted commands.
+    /// First word of the list of aborted commands, and its words.
     pub aborted: usize,
+    pub aborted_slots: usize,
+    /// First word of those that name writes in progress, and their number.
+    pub open: usize,
+    pub open_words: usize,
     /// First word of the deallocation log.
     pub dealloc: usize,
     /// Slots in each half of the log.
@@ -66,7 +75,12 @@ impl NvramLayout {
     pub(crate) fn new(config: &Config, geometry: &Geometry) -> Self {
         let atomic = geometry.superblocks() as usize * LIFE_WORDS;
         let aborted = atomic + 1;
-        let dealloc = aborted + ABORTED_SLOTS;
+        let (aborted_slots, open_words) = match config.untorn_bytes {
+            0 => (ABORTED_SLOTS, 0),
+            _ => (ABORTED_WRITES, OPEN_WRITES),
+        };
+        let open = aborted + aborted_slots;
+        let dealloc = open + open_words;
         let dealloc_slots = config.dealloc_slots as usize;
 
         // The scheme's region is aligned to 64 bytes, like its segments.
@@ -79,6 +93,9 @@ impl NvramLayout {
         Self {
             atomic,
             aborted,
+            aborted_slots,
+            open,
+            open_words,
             dealloc,
             dealloc_slots,
             files,

@@ -4,8 +4,8 @@
 //! passed `check` leaves garbage collection enough room to always gain space. Absent: the
 //! parameters (`config`).
 
-use crate::config::Config;
 use crate::config::layout::NvramLayout;
+use crate::config::{ATOMIC_PAGES_MAX, Config};
 use crate::contract::FlashNeed;
 use crate::error::ConfigError;
 use crate::scheme::catalogue::spec;
@@ -104,6 +104,7 @@ impl Config {
         self.check_refresh(geometry)?;
         self.check_mapping_cache()?;
         self.check_write_buffer(geometry)?;
+        self.check_untorn()?;
         crate::records::files::check(self)?;
         (spec(self.scheme).check)(self, geometry)?;
         self.check_nvram(geometry)
@@ -241,6 +242,20 @@ impl Config {
             return fail(format!(
                 "write_buffer_bytes = {bytes} must be at most the {flash} bytes of the flash"
             ));
+        }
+        Ok(())
+    }
+
+    /// Checks the size of the largest write that a power cut must not tear.
+    fn check_untorn(&self) -> Result<(), ConfigError> {
+        let (bytes, most) = (
+            self.untorn_bytes,
+            u64::from(ATOMIC_PAGES_MAX) * PAGE_BYTES as u64,
+        );
+        if bytes > most || !bytes.is_multiple_of(PAGE_BYTES as u64) {
+            return Err(ConfigError(format!(
+                "untorn_bytes = {bytes} must be 0 to {most}, in steps of {PAGE_BYTES}"
+            )));
         }
         Ok(())
     }

@@ -111,6 +111,9 @@ pub struct Config {
     /// flush came before.
     #[serde(skip_serializing_if = "is_default")]
     pub write_buffer_bytes: u64,
+    /// Bytes of the largest write that a power cut leaves whole or absent, wherever it begins; 0 if only pages are.
+    #[serde(skip_serializing_if = "is_default")]
+    pub untorn_bytes: u64,
     /// What a remap does with pages in a buffer that a capacitor saves. It waits for those in a volatile buffer.
     #[serde(skip_serializing_if = "is_default")]
     pub buffered_remaps: BufferedRemaps,
@@ -171,6 +174,11 @@ impl Config {
     /// Returns true if L2P is on flash, and a part of it in DRAM.
     pub fn caches_mapping(&self) -> bool {
         self.mapping_cache_bytes > 0
+    }
+
+    /// Returns true if commands of several pages can be atomic.
+    pub(crate) fn has_atomic_commands(&self) -> bool {
+        self.entry == EntrySize::Bytes24 || self.untorn_bytes > 0
     }
 
     /// Pages that the write buffer holds: indirection units, if these are larger.
@@ -267,6 +275,7 @@ impl Default for Config {
             refresh_writes: 0,
             mapping_cache_bytes: 0,
             write_buffer_bytes: 0,
+            untorn_bytes: 0,
             buffered_remaps: BufferedRemaps::Wait,
             slc_share: 0.0,
             slc_dynamic: 0.0,

@@ -461,11 +461,20 @@ impl Ftl {
             self.core.stats.gc_programs += 1;
             let oob = taken.oob(lpn, wsn).with_second(second);
 
-            // With command atomicity, a copy may carry the number of a command in progress: the
-            // slot must be durable first.
-            let after = match self.core.config.entry {
-                EntrySize::Bytes16 => taken.after,
-                EntrySize::Bytes24 => taken.after.and(After::FENCE),
+            // With command atomicity, a copy may carry the number of a command in progress, which must be recorded
+            // first; or a new number, with which it counts although the command may not. A copy with its page's own
+            // number does neither: it waits for its page, and that for the record.
+            let from_oob = self.core.media.oob(from);
+            let is_own = from_oob.lpn() == lpn && from_oob.wsn() == wsn;
+            let config = &self.core.config;
+            let waits = config.entry == EntrySize::Bytes24
+                || (config.untorn_bytes > 0
+                    && !is_own
+                    && config.guards.has(Guard::MovedAfterWrites));
+            let after = if waits {
+                taken.after.and(After::FENCE)
+            } else {
+                taken.after
             };
 
             if self

@@ -18,7 +18,7 @@ pub(crate) struct Tables {
     pub counts: Counts,
     /// Filters of remaps that may have ended.
     pub ended: EndedFilters,
-    /// Numbers of interrupted atomic commands, as long as entries with them exist.
+    /// Numbers of interrupted atomic commands, as long as entries with them exist, in ascending order.
     pub aborted: Vec<u64>,
     /// LPNs in doubt that have no page yet during recovery, in order. No bitmap records them as
     /// deallocated.
@@ -41,7 +41,7 @@ impl Tables {
     /// Returns true if the number belongs to an interrupted atomic command.
     #[inline(always)]
     pub(crate) fn is_aborted(&self, wsn: u64) -> bool {
-        !self.aborted.is_empty() && self.aborted.contains(&wsn)
+        !self.aborted.is_empty() && self.aborted.binary_search(&wsn).is_ok()
     }
 
     /// Returns true if an entry with this number for this remap must be kept. An entry of an

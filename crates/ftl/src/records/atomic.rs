@@ -9,16 +9,18 @@
 //! number stays in the list as long as a witness with it exists anywhere, and reclaiming drops
 //! entries with it (`Tables::is_in_force`).
 //!
-//! The list has 64 places, and repeated cuts leave no time for garbage collection to drop the
+//! Writes of several pages are the same with words of their own (`open_writes`), whose numbers recovery moves into the list.
+//!
+//! The list has 64 places, or 192 where writes are atomic, and repeated cuts leave no time for garbage collection to drop the
 //! witnesses. So recovery removes them. NVRAM words (entries, slots, deallocation records) are
 //! always zeroed. Pages (copies, log pages) are collected when more than half of the list is in use
 //! (`recovery`). Only witnesses for which there is no flash space stay. In the worst case the list
 //! is full, the slot is not released, and atomic commands are refused until a power-on finds space.
 //! Absent: which pages the command touches.
 
+use crate::config::Config;
 use crate::config::guard::{Guard, Guards};
-use crate::config::layout::{ABORTED_SLOTS, NvramLayout};
-use crate::config::{Config, EntrySize};
+use crate::config::layout::NvramLayout;
 use bitfield_struct::bitfield;
 use remap_ssd_media::{After, Media, Purpose};
 use std::ops::Range;
@@ -42,6 +44,8 @@ pub(crate) struct AtomicSlot {
     has_commands: bool,
     slot: usize,
     list: Range<usize>,
+    /// The words of writes in progress.
+    open: Range<usize>,
 }
 
 impl AtomicSlot {
@@ -49,9 +53,10 @@ impl AtomicSlot {
     pub(crate) fn new(config: &Config, layout: &NvramLayout) -> Self {
         Self {
             guards: config.guards,
-            has_commands: config.entry == EntrySize::Bytes24,
+            has_commands: config.has_atomic_commands(),
             slot: layout.atomic,
-            list: layout.aborted..layout.aborted + ABORTED_SLOTS,
+            list: layout.aborted..layout.aborted + layout.aborted_slots,
+            open: layout.open..layout.open + layout.open_words,
         }
     }
 
@@ -106,6 +111,15 @@ impl AtomicSlot {
             numbers.push(slot.number());
         }
 
+        for word in self.open.clone() {
+            match media.load(word) {
+                Ok(0) => {}
+                Ok(number) => numbers.push(number),
+                Err(_) => return Err(word),
+            }
+        }
+
+        let open = numbers.len();
         let mut lost = None;
         for word in self.list.clone() {
             match media.load(word) {
@@ -122,7 +136,7 @@ impl AtomicSlot {
             if !slot.is_idle() {
                 return Err(word);
             }
-            let number = numbers
+            let number = numbers[open..]
                 .iter()
                 .fold(slot.number(), |sum, number| sum ^ number);
             numbers.extend((number != 0).then_some(number));
@@ -163,7 +177,7 @@ impl AtomicSlot {
         // in between. More numbers than places exist only if none could be removed for long. Then
         // the slot keeps its number and no other command may use it (`is_free`), so list and slot
         // together always hold all numbers.
-        if !Self::is_free(aborted) {
+        if !self.is_free(aborted) {
             return;
         }
         let at = self.slot;
@@ -186,12 +200,24 @@ impl AtomicSlot {
             media.store(at, idle, Purpose::Meta, After::NOTHING);
             media.fence();
         }
+        // The words of writes in progress when power failed: their numbers are in the list.
+        for word in self.open.clone() {
+            if media.load(word) != Ok(0) {
+                media.store(word, 0, Purpose::Meta, After::NOTHING);
+            }
+        }
+        media.fence();
     }
 
     /// Returns true if another atomic command can be recorded as aborted should power fail during
     /// it.
-    pub(crate) fn is_free(aborted: &[u64]) -> bool {
-        aborted.len() <= ABORTED_SLOTS
+    pub(crate) fn is_free(&self, aborted: &[u64]) -> bool {
+        aborted.len() <= self.list.len()
+    }
+
+    /// Returns true if more than half of the list is in use.
+    pub(crate) fn is_crowded(&self, aborted: &[u64]) -> bool {
+        aborted.len() > self.list.len() / 2
     }
 
     fn store_list(&self, media: &mut Media, aborted: &[u64]) {

@@ -27,11 +27,12 @@ use crate::config::guard::{Guard, Guards};
 use crate::config::layout::{BUFFER_HEADER_WORDS, NvramLayout, buffer_slot_words};
 use crate::error::Contradiction;
 use crate::mapping::map::Map;
+use crate::records::open_writes::PageOrder;
 use crate::records::twins::Twins;
 use crate::stats::RemapCounts;
 use bitfield_struct::bitfield;
 use remap_ssd_media::{
-    After, ContentMode, Geometry, Lpn, Media, MediaError, PageView, Payload, Ppn, Purpose,
+    After, ClearId, ContentMode, Geometry, Lpn, Media, MediaError, PageView, Payload, Ppn, Purpose,
 };
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -66,10 +67,20 @@ pub(crate) struct BufferedPage {
     pub wsn: u64,
     /// The page keeps a part of what it had, and so shows commands that may be in flight: what it becomes on flash waits for these.
     pub is_merged: bool,
+    /// The end of the untorn write that it belongs to: what it becomes on flash waits for that.
+    pub committed: ClearId,
     content: BufferedContent,
 }
 
 impl BufferedPage {
+    /// Its order when it leaves: after the end of the untorn write that it belongs to.
+    pub(crate) fn order(&self) -> PageOrder {
+        PageOrder {
+            wsn: None,
+            after: After::clear(self.committed),
+        }
+    }
+
     /// The page as the payload of a write.
     pub(crate) fn payload(&self) -> Payload<'_> {
         match &self.content {
@@ -87,6 +98,16 @@ pub(crate) enum FoundSlot {
     Unreadable { slot: u32, lpn: Lpn, wsn: u64 },
     /// The word that names the LPN cannot be read.
     Unknown { word: usize },
+}
+
+/// What a page that enters the buffer waits for.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct PutOrder {
+    /// For a merged page, the operations that it waits for.
+    pub merged: Option<After>,
+    /// For a page of an untorn write, the store that opened the write, and the name of the stores after which the write ends.
+    pub opened: ClearId,
+    pub slots: ClearId,
 }
 
 /// What superseded the former page of a slot.
@@ -251,15 +272,14 @@ impl WriteBuffer {
         }
     }
 
-    /// Stores a page in a free slot, which must exist. Returns true if it replaces a page of its LPN. `merged_after`: the
-    /// operations that a merged page waits for.
+    /// Stores a page in a free slot, which must exist. Returns true if it replaces a page of its LPN.
     pub(crate) fn put(
         &mut self,
         media: &mut Media,
         lpn: Lpn,
         wsn: u64,
         payload: &Payload<'_>,
-        merged_after: Option<After>,
+        order: PutOrder,
     ) -> bool {
         let FreeSlot { slot, superseded } = self.free.pop_front().expect("room was made");
         let content = match payload {
@@ -271,15 +291,15 @@ impl WriteBuffer {
         }
         if !self.is_volatile {
             let words = self.content_words(&content);
-            let after = (superseded.order(), merged_after.unwrap_or(After::NOTHING));
-            self.store(media, slot, after, (lpn, wsn, &words));
+            self.store(media, slot, (superseded.order(), order), (lpn, wsn, &words));
         }
 
         let replaced = self.index.insert(lpn, slot);
         self.pages[slot as usize] = Some(BufferedPage {
             lpn,
             wsn,
-            is_merged: merged_after.is_some(),
+            is_merged: order.merged.is_some(),
+            committed: ClearId::default(),
             content,
         });
         self.note_order(slot, wsn);
@@ -340,7 +360,7 @@ impl WriteBuffer {
         &self,
         media: &mut Media,
         slot: u32,
-        (freed, merged): (After, After),
+        (freed, order): (After, PutOrder),
         (lpn, wsn, content): (Lpn, u64, &[u64]),
     ) {
         let record = self.words(slot);
@@ -359,8 +379,27 @@ impl WriteBuffer {
             media.change_capacitor(record.clone(), word, values, Purpose::Host, after);
         };
         change(record.start, &[0], after);
-        change(record.start + 1, &stored, merged);
-        change(record.start, &[owner], After::NOTHING);
+        change(
+            record.start + 1,
+            &stored,
+            order.merged.unwrap_or(After::NOTHING),
+        );
+        let last = (After::clear(order.opened), order.slots);
+        media.change_capacitor_named(record.clone(), record.start, owner, last);
+    }
+
+    /// The page of an LPN belongs to an untorn write, which ends with the store of this name.
+    pub(crate) fn wait_for(&mut self, lpn: Lpn, committed: ClearId) {
+        let slot = self.slot(lpn);
+        if let Some(page) = slot.and_then(|slot| self.pages[slot as usize].as_mut()) {
+            page.committed = committed;
+        }
+    }
+
+    /// The words of a slot without which it holds no page.
+    pub(crate) fn first_words(&self, slot: u32) -> Range<usize> {
+        let first = self.words(slot).start;
+        first..first + 1
     }
 
     fn content_words(&self, content: &BufferedContent) -> Vec<u64> {
@@ -375,9 +414,9 @@ impl WriteBuffer {
         }
     }
 
-    /// The LPNs that have been in the buffer for longest, at most `count`, without one that is about to be
+    /// The LPNs that have been in the buffer for longest, at most `count`, without those that are about to be
     /// written again.
-    pub(crate) fn oldest(&mut self, count: u32, written: Option<Lpn>) -> Vec<Lpn> {
+    pub(crate) fn oldest(&mut self, count: u32, written: Range<Lpn>) -> Vec<Lpn> {
         let mut found = Vec::with_capacity(count.min(self.len()) as usize);
         // Before its first page in use, the list holds only slots that were freed or filled again.
         while let Some((slot, wsn)) = self.oldest.front().copied()
@@ -391,7 +430,7 @@ impl WriteBuffer {
             }
             if self.is_in(slot, wsn) {
                 let lpn = self.pages[slot as usize].as_ref().map(|page| page.lpn);
-                found.extend(lpn.filter(|lpn| Some(*lpn) != written));
+                found.extend(lpn.filter(|lpn| !written.contains(lpn)));
             }
         }
         found
@@ -465,6 +504,7 @@ impl WriteBuffer {
             lpn,
             wsn,
             is_merged: false,
+            committed: ClearId::default(),
             content,
         };
         Some(FoundSlot::Page { slot, page })

@@ -9,4 +9,5 @@ pub(crate) mod dealloc;
 pub(crate) mod doubts;
 pub(crate) mod files;
 pub(crate) mod newest;
+pub(crate) mod open_writes;
 pub(crate) mod twins;

@@ -26,7 +26,7 @@ mod word_lines;
 use crate::clock::WSN_END;
 use crate::config::Config;
 use crate::config::guard::Guard;
-use crate::config::layout::{ABORTED_SLOTS, DEALLOC_WORDS};
+use crate::config::layout::DEALLOC_WORDS;
 use crate::core::Core;
 use crate::error::{LOST, RecoveryError, Refusal};
 use crate::ftl::Ftl;
@@ -155,6 +155,7 @@ impl Ftl {
             aborted_seen,
             &aborted_words,
         );
+        self.open_writes.resume(&mut self.core.media);
         report.aborted = self.core.tables.aborted.len() as u64;
 
         // Bitmaps take host pages, which would trigger collection. The scheme cannot move
@@ -174,7 +175,7 @@ impl Ftl {
 
         // Half of the list is kept free for future cuts; moving pages at every power-on would waste
         // flash.
-        if self.core.tables.aborted.len() > ABORTED_SLOTS / 2 && self.unreadable.is_empty() {
+        if self.atomic_slot.is_crowded(&self.core.tables.aborted) && self.unreadable.is_empty() {
             self.drop_aborted(aborted_pages);
         }
         self.relearn_identities();

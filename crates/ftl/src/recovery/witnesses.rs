@@ -161,8 +161,9 @@ impl Witnesses {
     }
 
     /// Sets the numbers of aborted commands, which are not reused.
-    pub(crate) fn aborted(&mut self, numbers: Vec<u64>) {
+    pub(crate) fn aborted(&mut self, mut numbers: Vec<u64>) {
         numbers.iter().for_each(|number| self.saw(*number));
+        numbers.sort_unstable();
         self.aborted = numbers;
     }
 
@@ -170,7 +171,7 @@ impl Witnesses {
     /// has a witness.
     #[inline]
     pub(crate) fn is_aborted(&mut self, wsn: u64) -> bool {
-        if self.aborted.is_empty() || !self.aborted.contains(&wsn) {
+        if self.aborted.is_empty() || self.aborted.binary_search(&wsn).is_err() {
             return false;
         }
         if self.aborted_seen.last() != Some(&wsn) {
@@ -340,12 +341,12 @@ impl Witnesses {
         let page_is_older = media.is_programmed(ppn) && media.oob(ppn).wsn() <= wsn;
         self.is_live(media.geometry().superblock(ppn))
             && page_is_older
-            && !self.aborted.contains(&wsn)
+            && self.aborted.binary_search(&wsn).is_err()
     }
 
     /// Returns true if this is the number of an interrupted command.
     pub(crate) fn is_aborted_number(&self, wsn: u64) -> bool {
-        self.aborted.contains(&wsn)
+        self.aborted.binary_search(&wsn).is_ok()
     }
 
     /// Returns true if the number of an LPN's newest witness lies strictly between two others.

@@ -17,9 +17,9 @@
 use crate::config::guard::Guard;
 use crate::error::{RecoveryError, Refusal};
 use crate::ftl::Ftl;
-use crate::records::buffer::{BufferedPage, FoundSlot, Superseded};
+use crate::records::buffer::{BufferedPage, FoundSlot, PutOrder, Superseded};
 use crate::recovery::witnesses::Witnesses;
-use remap_ssd_media::{After, Lpn, PageView, Payload, Ppn};
+use remap_ssd_media::{After, ClearId, Lpn, PageView, Payload, Ppn};
 use std::ops::Range;
 
 /// Logical pages that a volatile write buffer held at an instant: those that have been there for longest last.
@@ -95,13 +95,19 @@ impl Ftl {
             None => After::FENCE,
         });
         if let Some(buffer) = &mut self.buffer {
+            let open = self.open_write.as_ref().map(|write| &write.open);
             // A page that a cut loses is no witness: it takes a number of the clock when it leaves.
-            let number = if is_volatile {
-                buffer.next_number()
-            } else {
-                self.core.clock.tick()
+            let number = match open {
+                _ if is_volatile => buffer.next_number(),
+                Some(open) => open.wsn,
+                None => self.core.clock.tick(),
             };
-            let replaced = buffer.put(&mut self.core.media, lpn, number, payload, merged_after);
+            let waits = PutOrder {
+                merged: merged_after,
+                opened: open.map_or(ClearId::default(), |open| open.opened),
+                slots: open.and_then(|open| open.slots).unwrap_or_default(),
+            };
+            let replaced = buffer.put(&mut self.core.media, lpn, number, payload, waits);
             self.core.stats.buffer_overwritten += u64::from(replaced);
         }
         // 1. the slot  2. the tables. What is reclaimed because of 2 waits for 1. A volatile slot survives no cut, so
@@ -115,14 +121,22 @@ impl Ftl {
     /// Writes the oldest pages back until enough slots are free for a write of `lpn`. A slot that has been free for a while
     /// is filled without a wait.
     pub(crate) fn make_buffer_room(&mut self, lpn: Lpn) -> Result<(), Refusal> {
+        self.make_slots(1, lpn..lpn.offset(1))
+    }
+
+    /// The same for a write of several pages.
+    pub(crate) fn make_slots(&mut self, pages: u32, written: Range<Lpn>) -> Result<(), Refusal> {
         // A word line at a time, unless that is more than half of the buffer.
         let slots = self.core.config.buffer_slots(&self.core.geometry);
         let count = self.core.geometry.stripe().clamp(1, slots / 2);
         let least = count.max(slots / FREE_ONE_IN);
         while let Some(buffer) = &mut self.buffer
-            && buffer.free_slots() < least
+            && buffer.free_slots() < least.max(pages)
         {
-            let oldest = buffer.oldest(count, Some(lpn));
+            let oldest = buffer.oldest(count, written.clone());
+            if oldest.is_empty() {
+                break;
+            }
             self.write_back_pages(&oldest)?;
         }
         Ok(())
@@ -180,7 +194,9 @@ impl Ftl {
     /// The pages that a volatile write buffer holds now, for `write_back_listed`. A buffer that a capacitor saves has none to write.
     pub fn volatile_pages(&mut self) -> BufferedPages {
         let mut lpns = match &mut self.buffer {
-            Some(buffer) if self.core.config.has_volatile_buffer() => buffer.oldest(u32::MAX, None),
+            Some(buffer) if self.core.config.has_volatile_buffer() => {
+                buffer.oldest(u32::MAX, Lpn::ZERO..Lpn::ZERO)
+            }
             _ => Vec::new(),
         };
         lpns.reverse();
@@ -242,12 +258,16 @@ impl Ftl {
         }
         let buffer = self.buffer.as_ref().expect("it has pages");
         let page = buffer.page(lpn).expect("the page is in the buffer").clone();
+        if page.committed != ClearId::default() && self.remaps() {
+            // An entry names other waits already.
+            self.core.media.fence();
+        }
         // A page in a saved buffer has a mapping only if it has been written just now.
         let has_left = |twin: &Lpn| self.core.tables.map.get(*twin).is_some();
         match buffer.twin(lpn).filter(has_left) {
             Some(twin) => self.write_twin(lpn, twin, &page),
             None if page.is_merged => self.write_back_merged(lpn, &page.payload()),
-            None => self.write_page(lpn, &page.payload()),
+            None => self.write_page(lpn, &page.payload(), page.order()),
         }
     }
 
@@ -294,6 +314,10 @@ impl Ftl {
         let mut pages = Vec::new();
         for found in buffer.read_back(&mut self.core.media) {
             match found {
+                // Its write has not ended; the word that says so stays until the slot is empty.
+                FoundSlot::Page { slot, page } if witnesses.is_aborted(page.wsn) => {
+                    witnesses.zero(buffer.first_words(slot));
+                }
                 FoundSlot::Page { slot, page } => {
                     witnesses.buffered(&mut self.core.tables.map, page.lpn, page.wsn);
                     pages.push((slot, page));

@@ -103,7 +103,7 @@ impl Ftl {
             lpn,
             PageOrigin::Payload(payload),
             fingerprint.as_ref(),
-            None,
+            page.order(),
         )
         .map(drop)
     }

@@ -12,6 +12,7 @@ use crate::config::guard::Guard;
 use crate::dedup::{Fingerprint, PageLookup};
 use crate::error::Refusal;
 use crate::ftl::Ftl;
+use crate::records::open_writes::PageOrder;
 use crate::superblock::Stream;
 use crate::verbs::program::PageOrigin;
 use remap_ssd_media::{After, Lpn, Page, PageView, Payload, Ppn, Purpose};
@@ -65,6 +66,9 @@ impl Ftl {
     /// # Errors
     /// `OutOfRange`, `MediaError`.
     pub fn find(&mut self, lpn: Lpn) -> Result<Option<Ppn>, Refusal> {
+        if self.open_write.is_some() {
+            return self.peek(lpn);
+        }
         if self.core.config.caches_mapping() && self.may_change().is_ok() {
             self.end_write();
             // A refusal concerns the next change, which meets it again.
@@ -84,7 +88,9 @@ impl Ftl {
     /// # Errors
     /// `OutOfRange`, `MediaError`.
     pub fn peek(&mut self, lpn: Lpn) -> Result<Option<Ppn>, Refusal> {
-        self.end_write();
+        if self.open_write.is_none() {
+            self.end_write();
+        }
         self.range(lpn, 1)?;
         self.core.stats.host_reads += 1;
         if let Some(buffered) = self.find_buffered(lpn) {
@@ -157,6 +163,15 @@ impl Ftl {
     #[inline]
     pub fn write_more(&mut self, lpn: Lpn, payload: &Payload<'_>) -> Result<(), Refusal> {
         self.writable(lpn, 1)?;
+        if let Some(write) = &self.open_write {
+            return match write.open.slots {
+                Some(_) => self.write_untorn(lpn, |ftl| ftl.enter_buffer(lpn, payload, false)),
+                None => self.write_untorn(lpn, |ftl| {
+                    ftl.core.look_up(lpn);
+                    ftl.write_page(lpn, payload, ftl.written_order())
+                }),
+            };
+        }
         if self.buffer.is_some() {
             return self.write_buffered(lpn, payload, false);
         }
@@ -167,15 +182,20 @@ impl Ftl {
             self.cache_entry(lpn)?;
         }
         self.core.stats.host_writes += 1;
-        self.write_page(lpn, payload)
+        self.write_page(lpn, payload, PageOrder::OWN)
     }
 
     /// Remaps a page to one that has its content, or programs it.
     #[inline(always)]
-    pub(crate) fn write_page(&mut self, lpn: Lpn, payload: &Payload<'_>) -> Result<(), Refusal> {
+    pub(crate) fn write_page(
+        &mut self,
+        lpn: Lpn,
+        payload: &Payload<'_>,
+        order: PageOrder,
+    ) -> Result<(), Refusal> {
         if self.dedup.is_none() {
             return self
-                .program(lpn, PageOrigin::Payload(payload), None, None)
+                .program(lpn, PageOrigin::Payload(payload), None, order)
                 .map(drop);
         }
 
@@ -185,7 +205,7 @@ impl Ftl {
                 self.scheme.issue(&mut self.core);
             }
             return self
-                .program(lpn, PageOrigin::Payload(payload), None, None)
+                .program(lpn, PageOrigin::Payload(payload), None, order)
                 .map(drop);
         }
 
@@ -206,12 +226,16 @@ impl Ftl {
                 self.no_effect(ppn);
                 self.core.fill_lines();
                 self.core.stats.dedup_hits += 1;
+                self.relies_on(ppn);
                 return Ok(());
             }
+            let write = self.open_write.as_ref();
+            let command = write.map(|write| (write.open.wsn, write.first, write.len));
             // Demotion is not a host error: the page is programmed below.
-            match self.remap_page(lpn, ppn, None, None, true) {
+            match self.remap_page(lpn, ppn, None, command, command.is_none()) {
                 Ok(()) => {
                     self.write_goes_on = true;
+                    self.relies_on(ppn);
                     self.core.stats.dedup_hits += 1;
                     return Ok(());
                 }
@@ -224,8 +248,16 @@ impl Ftl {
         if self.core.config.guards.has(Guard::RecordBeforeReclaim) && self.write_goes_on {
             self.scheme.issue(&mut self.core);
         }
-        self.program(lpn, PageOrigin::Payload(payload), Some(&fingerprint), None)
+        self.program(lpn, PageOrigin::Payload(payload), Some(&fingerprint), order)
             .map(drop)
+    }
+
+    /// The open write, if there is one, ends only once the entry that maps one of its pages to this one is durable.
+    #[inline]
+    pub(super) fn relies_on(&mut self, ppn: Ppn) {
+        if let Some(write) = &mut self.open_write {
+            write.open.remapped(ppn);
+        }
     }
 
     /// Caches the entry that a page of a write will change.
@@ -266,7 +298,9 @@ impl Ftl {
     /// calls it first.
     #[inline]
     pub fn end_write(&mut self) {
-        if std::mem::take(&mut self.write_goes_on) {
+        if self.open_write.is_some() {
+            self.end_untorn();
+        } else if std::mem::take(&mut self.write_goes_on) {
             self.scheme.issue(&mut self.core);
             // An entry may wait for a page that collection has moved.
             self.core.fill_lines();
@@ -328,7 +362,7 @@ impl Ftl {
         self.make_cache_room()?;
         self.core.look_up(lpn);
         self.core.stats.host_writes += 1;
-        let programmed = self.program(lpn, PageOrigin::For(payload, home), None, None);
+        let programmed = self.program(lpn, PageOrigin::For(payload, home), None, PageOrder::OWN);
         self.fill_host_line();
         programmed.map(drop)
     }

@@ -50,6 +50,17 @@ impl Ftl {
         is_buffered: bool,
     ) -> Result<(), Refusal> {
         self.writable(lpn, 1)?;
+        if let Some(write) = &self.open_write {
+            let goes_to_buffer = write.open.slots.is_some();
+            return self.write_untorn(lpn, |ftl| {
+                if goes_to_buffer {
+                    return ftl.enter_buffer(lpn, payload, true);
+                }
+                ftl.issue_gathered();
+                ftl.core.look_up(lpn);
+                ftl.program_changed(lpn, payload, After::FENCE).map(drop)
+            });
+        }
         if is_buffered {
             self.write_buffered(lpn, payload, true)
         } else {
@@ -131,6 +142,6 @@ impl Ftl {
         let is_known = self.dedup.is_some() && !self.dedup_paused && !self.apart.has(lpn);
         let fingerprint = is_known.then(|| Fingerprint::of(payload, self.core.config.fingerprint));
         let origin = PageOrigin::Merged(payload, after);
-        self.program(lpn, origin, fingerprint.as_ref(), None)
+        self.program(lpn, origin, fingerprint.as_ref(), self.written_order())
     }
 }

@@ -15,3 +15,4 @@ pub(crate) mod program;
 pub(crate) mod relearn;
 pub(crate) mod remap;
 pub(crate) mod table;
+pub(crate) mod untorn;

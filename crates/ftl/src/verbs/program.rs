@@ -8,6 +8,7 @@ use crate::core::Core;
 use crate::dedup::{Fingerprint, PageLookup};
 use crate::error::{LOST, Refusal};
 use crate::ftl::Ftl;
+use crate::records::open_writes::PageOrder;
 use crate::superblock::{AllocatedPage, Stream};
 use remap_ssd_media::{
     After, Lpn, MediaError, Oob, PageSlot, Payload, Ppn, Purpose, SecondOwner, StoredPage,
@@ -44,7 +45,7 @@ impl Ftl {
         lpn: Lpn,
         origin: PageOrigin<'_>,
         fingerprint: Option<&Fingerprint>,
-        atomic: Option<u64>,
+        order: PageOrder,
     ) -> Result<Ppn, Refusal> {
         loop {
             // Repeated after each failure: the next page may be in another superblock, and
@@ -56,11 +57,9 @@ impl Ftl {
             };
 
             let ppn = taken.ppn();
-            // Pages of an atomic command must not land before the slot marks it as in progress.
-            let (wsn, after) = match atomic {
-                Some(wsn) => (wsn, taken.after.and(After::FENCE)),
-                None => (self.core.clock.tick(), taken.after),
-            };
+            // Pages of an atomic command must not land before it is marked as in progress.
+            let after = taken.after.and(order.after);
+            let wsn = order.wsn.unwrap_or_else(|| self.core.clock.tick());
 
             let oob = taken.oob(lpn, wsn);
             self.core.stats.host_programs += 1;
@@ -95,6 +94,10 @@ impl Ftl {
             self.core.blocks.slc.note_program(taken.sb);
             if self.hybrid {
                 self.written_in_order(lpn, ppn);
+            }
+
+            if let Some(write) = &mut self.open_write {
+                write.open.programmed(ppn);
             }
 
             // A copy is not hashed: it has the content of its source, whose fingerprint the store

@@ -9,14 +9,14 @@
 //! makes a remap durable (`contract::Persist`), and who issues remaps: hosts, or writes whose
 //! content is on flash (`command`).
 
+use crate::config::ATOMIC_PAGES_MAX;
 use crate::config::guard::Guard;
-use crate::config::{ATOMIC_PAGES_MAX, EntrySize};
 use crate::contract::Remapping;
 use crate::core::Core;
 use crate::error::Refusal;
 use crate::ftl::Ftl;
 use crate::mapping::Mapping;
-use crate::records::atomic::AtomicSlot;
+use crate::records::open_writes::PageOrder;
 use crate::stats::Demotion;
 use crate::verbs::program::PageOrigin;
 use remap_ssd_media::{After, Lpn, Ppn, Purpose};
@@ -83,13 +83,13 @@ impl Ftl {
 
         // Refused before anything is counted or changed: the host may repeat the command without
         // the flag.
-        if command.atomic && self.core.config.entry == EntrySize::Bytes16 {
+        if command.atomic && !self.core.config.has_atomic_commands() {
             return Err(Refusal::AtomicUnsupported);
         }
         if command.atomic && len > self.atomic_pages_max() {
             return Err(Refusal::AtomicTooLarge);
         }
-        if command.atomic && !AtomicSlot::is_free(&self.core.tables.aborted) {
+        if command.atomic && !self.can_be_atomic() {
             return Err(Refusal::AtomicUnavailable);
         }
 
@@ -109,7 +109,9 @@ impl Ftl {
             return Ok(());
         }
 
-        if command.atomic {
+        // Not if pages stay in the write buffer, where each is durable alone.
+        let is_untorn = !names && len > 1 && len <= self.untorn_remap_max();
+        if command.atomic || is_untorn {
             return self.remap_atomic(command);
         }
         let piece = self.piece();
@@ -193,6 +195,7 @@ impl Ftl {
         let old = self.core.tables.map.get(target);
         if old.is_some_and(|old| old.ppn == mapping.ppn) {
             self.no_effect(mapping.ppn);
+            self.relies_on(mapping.ppn);
             losses.wait_all = true;
         } else if !self.apart.permits(target, source, leaves) || !self.remaps() {
             self.core.stats.copies += 1;
@@ -205,6 +208,8 @@ impl Ftl {
             {
                 self.core.stats.demote(cause);
                 self.copy(target, source, atomic, losses)?;
+            } else {
+                self.relies_on(mapping.ppn);
             }
         }
 
@@ -225,7 +230,14 @@ impl Ftl {
         if self.core.config.guards.has(Guard::RecordBeforeReclaim) {
             self.scheme.issue(&mut self.core);
         }
-        self.program(target, PageOrigin::Copy(source), None, atomic)?;
+        let order = match atomic {
+            None => PageOrder::OWN,
+            wsn => PageOrder {
+                wsn,
+                after: After::FENCE,
+            },
+        };
+        self.program(target, PageOrigin::Copy(source), None, order)?;
         Ok(())
     }
 
@@ -276,18 +288,22 @@ impl Ftl {
     /// Largest atomic remap: the number of pages that two superblocks of the reserve can hold if
     /// every page must be copied.
     pub fn atomic_pages_max(&self) -> u32 {
-        // Nothing is reclaimed before the commit, so the whole command must fit at once: a page may
-        // take two records and two entries of the extension.
+        // A page may take two records.
         let slots = self.core.layout.dealloc_slots as u32;
+        ATOMIC_PAGES_MAX
+            .min(self.pages_without_reclaiming())
+            .min(slots / 2)
+    }
+
+    /// Pages that a command can program although nothing is reclaimed before it ends: a page may take two entries of the
+    /// extension.
+    pub(crate) fn pages_without_reclaiming(&self) -> u32 {
         let entries = if self.hybrid {
             self.core.config.extension_entries()
         } else {
             u32::MAX
         };
-        ATOMIC_PAGES_MAX
-            .min(self.core.config.data_pages(&self.core.geometry) / 2)
-            .min(slots / 2)
-            .min(entries / 2)
+        (self.core.config.data_pages(&self.core.geometry) / 2).min(entries / 2)
     }
 
     /// Executes a remap that survives a power cut as a whole or not at all.
@@ -301,7 +317,11 @@ impl Ftl {
         // is reclaimed between 1 and 3. A failure comes before 3 too: the old page of each target
         // still exists and is mapped again.
         self.paused = true;
-        self.atomic_slot.begin(&mut self.core.media, wsn);
+        if self.has_open_words() {
+            self.open_write(wsn, command.target, command.len, false);
+        } else {
+            self.atomic_slot.begin(&mut self.core.media, wsn);
+        }
         // Pages wait for the slot from their word line's first page on.
         self.core.fill_lines();
 
@@ -320,14 +340,25 @@ impl Ftl {
 
         if result.is_ok() {
             self.issue_and_lose(losses, Some(wsn));
-            self.atomic_slot
-                .commit(&mut self.core.media, &self.core.tables.aborted);
-            self.core.stats.atomic_commands += 1;
+            if let Some(mut write) = self.open_write.take() {
+                // The records of lost mappings.
+                write.open.stores();
+                self.core.fill_lines();
+                self.open_writes.commit(&mut self.core.media, write.open);
+                self.core.media.fence();
+            } else {
+                self.atomic_slot
+                    .commit(&mut self.core.media, &self.core.tables.aborted);
+            }
+            self.core.stats.atomic_commands += u64::from(command.atomic);
         } else {
             self.scheme.issue(&mut self.core);
             self.restore(before);
             self.atomic_slot
                 .abort(&mut self.core.media, &mut self.core.tables.aborted, wsn);
+            if let Some(write) = self.open_write.take() {
+                self.open_writes.abort(&mut self.core.media, &write.open);
+            }
         }
         self.paused = false;
         result
@@ -335,7 +366,7 @@ impl Ftl {
 
     /// Restores old mappings in reverse order. Their entries still exist.
     #[cold]
-    fn restore(&mut self, before: Vec<(Lpn, Option<Mapping>)>) {
+    pub(crate) fn restore(&mut self, before: Vec<(Lpn, Option<Mapping>)>) {
         for (lpn, old) in before.into_iter().rev() {
             match old {
                 _ if self.core.tables.map.get(lpn) == old => {}

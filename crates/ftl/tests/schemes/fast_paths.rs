@@ -38,7 +38,7 @@ impl Done {
                             .push((Did::Program, Ppn(op.page.0 + index as u32)));
                     }
                 }
-                OpKind::NvWrite => self.count("stored", op),
+                OpKind::NvWrite | OpKind::NvMark => self.count("stored", op),
                 OpKind::NvRead => self.count("loaded", op),
                 OpKind::NvClear => self.count("cleared", op),
                 OpKind::ScanFlash => self.count("scanned", op),

@@ -229,6 +229,83 @@ impl Media {
         self.record(Op::new(OpKind::Wait, Purpose::Host, after));
     }
 
+    /// Stores one word atomically, after all earlier stores to it. Later operations can wait for this store alone.
+    ///
+    /// For the timing model, `after` must name everything that those stores wait for; it cannot name an ID.
+    pub fn store_named(
+        &mut self,
+        word: usize,
+        value: u64,
+        purpose: Purpose,
+        after: After,
+    ) -> ClearId {
+        debug_assert!(after.named_clear().is_none());
+        self.counts.nv_bytes_written += 8;
+        let clear_id = self.name_next();
+        let mut op = Op::new(OpKind::NvMark, purpose, after);
+        op.amount = 8;
+        op.clear_id = clear_id;
+        self.record(op);
+
+        self.put_named((word..word + 1, word), &[value], purpose, (after, clear_id));
+        clear_id
+    }
+
+    /// Like `store_named`, to DRAM that a capacitor saves: it takes no time, and `after` may name an ID.
+    pub fn store_capacitor_named(&mut self, word: usize, value: u64, after: After) -> ClearId {
+        let name = self.name_next();
+        self.put_named(
+            (word..word + 1, word),
+            &[value],
+            Purpose::Host,
+            (after, name),
+        );
+        name
+    }
+
+    /// Like `change_capacitor`, for one of several stores with one name (`name_next`).
+    pub fn change_capacitor_named(
+        &mut self,
+        record: Range<usize>,
+        word: usize,
+        value: u64,
+        (after, name): (After, ClearId),
+    ) {
+        assert!(record.contains(&word));
+        self.put_named((record, word), &[value], Purpose::Host, (after, name));
+    }
+
+    /// Stores words after all earlier stores to their record, under a name.
+    fn put_named(
+        &mut self,
+        (record, word): (Range<usize>, usize),
+        values: &[u64],
+        purpose: Purpose,
+        (after, clear_id): (After, ClearId),
+    ) {
+        // `apply` of the store: where nothing is pending, the order cannot matter.
+        if !self.is_tracked() {
+            self.nvram[word..word + values.len()].copy_from_slice(values);
+            return;
+        }
+        let order = EffectOrder {
+            after,
+            record: Some(record),
+            critical: purpose == Purpose::Host,
+            clear_id,
+            ..EffectOrder::default()
+        };
+        self.apply(MediaEffect::Store { word, values }, order);
+    }
+
+    /// From now on, the stores of the purpose `Host` come after the store of this name, as the memory's order makes them for the clock.
+    /// `None`: no longer.
+    pub fn order_stores(&mut self, after: Option<ClearId>) {
+        if let Some(rail) = &mut self.rail {
+            rail.order_stores(after);
+        }
+    }
+
     /// Makes later stores durable only after all earlier ones.
     #[inline]
     pub fn fence(&mut self) {

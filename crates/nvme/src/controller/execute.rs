@@ -104,6 +104,7 @@ impl Subsystem {
             must_sync: request.must_sync(write_through),
             through: !is_flush && (write_through || request.is_forced()),
             has_buffer: self.has_buffer(),
+            untorn_blocks: self.untorn_blocks(command.lba_shift),
             touched: self.observer().map(|_| Vec::new()),
             failed_byte: None,
             copied: RemapResult::new(),

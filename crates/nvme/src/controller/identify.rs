@@ -251,8 +251,10 @@ impl Association {
         // Flush of all namespaces is supported; present only if a crash of the machine can lose
         // acknowledged writes.
         id.vwc = 3 << 1 | u8::from(subsystem.volatile_cache());
-        // A page is old or new after any failure: one block, 0's based. No more is promised.
-        (id.awun_z, id.awupf_z) = (0, 0);
+        // What holds for every namespace, in its blocks: that of 4 KiB ones is the same number of pages, and more bytes than any other. Writes have
+        // the device one after the other. 0's based.
+        let untorn = subsystem.untorn_blocks(PAGE_SHIFT) as u16;
+        (id.awun_z, id.awupf_z) = (untorn - 1, untorn - 1);
         id.ocfs = 1 | 1 << COPY_FORMAT_NAMESPACES;
     }
 }
@@ -311,8 +313,10 @@ fn identify_namespace(subsystem: &Subsystem, namespace: &Namespace) -> IdentifyN
 
     // Writes of whole indirection units save the device a read, and so do deallocations of whole ones. Namespaces begin with one.
     let unit_blocks = (subsystem.unit_pages as u16) << (PAGE_SHIFT - namespace.lba_shift);
-    // Preferred sizes are reported.
-    id.nsfeat = 1 << 4;
+    // Preferred sizes are reported, and atomic ones: without a boundary, since a write may begin anywhere.
+    id.nsfeat = 1 << 4 | 1 << 1;
+    let untorn = subsystem.untorn_blocks(namespace.lba_shift) as u16;
+    (id.nawun_z, id.nawupf_z) = (untorn - 1, untorn - 1);
     (id.npwg_z, id.npwa_z) = (unit_blocks - 1, unit_blocks - 1);
     (id.npdg_z, id.npda_z) = (unit_blocks - 1, unit_blocks - 1);
     // The optimal write size is a multiple of the granularity.

@@ -2,7 +2,7 @@
 //!
 //! Blocks of 512 bytes are parts of pages: a write that covers a page in part reads it, changes it
 //! and writes it whole, so each page is old or new. Between two pages a long command lets others go
-//! first (`turn`): no command except an atomic remap is atomic beyond a page. Invariant: ranges
+//! first (`turn`), unless it is atomic: a remap that says so, or a write within the advertised limit. Invariant: ranges
 //! have been checked. Absent: the location of host data (`data`), remaps (`remap`), and waiting for
 //! durability (`durable`).
 
@@ -18,7 +18,7 @@ use super::rights::Need;
 use super::turn::{DeviceTurn, Step};
 use crate::spec::command::RemapResult;
 use crate::spec::status::Status;
-use remap_ssd_device::Completion;
+use remap_ssd_device::{Completion, HostLpn};
 use remap_ssd_ftl::Refusal;
 use remap_ssd_media::folder::HistoryPosition;
 use remap_ssd_media::geometry::PAGE_BYTES;
@@ -56,6 +56,8 @@ pub(super) struct ActiveCommand<'a, 't> {
     pub through: bool,
     /// True if the device has a volatile write buffer.
     pub has_buffer: bool,
+    /// Blocks of the largest write that is whole or absent after a power cut.
+    pub untorn_blocks: u32,
     /// Bytes of the device that it may have changed, if there is an observer.
     pub touched: Option<Vec<Range<u64>>>,
     /// First byte of the device with an error.
@@ -343,6 +345,19 @@ impl ActiveCommand<'_, '_> {
         Ok(())
     }
 
+    /// Announces a write that a power cut must not tear. It keeps the device until it ends.
+    fn begin_untorn(&mut self, namespace: &Namespace, blocks: Blocks) -> Result<bool, Status> {
+        if blocks.count < 2 || blocks.count > self.untorn_blocks {
+            return Ok(false);
+        }
+        self.pause()?;
+        let mut pages = pieces(namespace, blocks).map(|piece| piece.lpn);
+        let first = pages.next().map_or(HostLpn::ZERO, HostLpn::from);
+        let len = 1 + pages.count() as u32;
+        self.device.begin_write(first, len).map_err(status_of)?;
+        Ok(len > 1)
+    }
+
     pub(super) fn write_all(
         &mut self,
         namespace: &Namespace,
@@ -350,8 +365,11 @@ impl ActiveCommand<'_, '_> {
         data: &mut dyn HostData,
     ) -> Result<(), Status> {
         self.touch(namespace, blocks);
+        let is_untorn = self.begin_untorn(namespace, blocks)?;
         let written = pieces(namespace, blocks).try_for_each(|piece| {
-            self.pause()?;
+            if !is_untorn {
+                self.pause()?;
+            }
             let bytes = data.take(piece.len);
             self.write(&piece, bytes)
         });

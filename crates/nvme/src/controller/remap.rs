@@ -79,7 +79,9 @@ fn remap_steps(remap: Remap, unit: u32) -> impl Iterator<Item = Remap> {
 impl ActiveCommand<'_, '_> {
     pub(super) fn remap(&mut self, remap: &Remap) -> Result<(), Status> {
         self.touch_remapped(remap)?;
-        if remap.atomic {
+        // The device makes it atomic if it can.
+        let is_whole = (2..=self.untorn_pages()).contains(&remap.len);
+        if remap.atomic || is_whole {
             self.remap_step(remap)?;
         } else {
             let unit = self.device.config().geometry.host_pages();
@@ -87,6 +89,14 @@ impl ActiveCommand<'_, '_> {
         }
         self.note(RecordedOp::Remap(*remap));
         Ok(())
+    }
+
+    /// Pages of the largest remap that the device executes as a whole.
+    fn untorn_pages(&self) -> u32 {
+        match self.device.has_cache() {
+            true => 1,
+            false => (self.device.untorn_bytes_max(1 << PAGE_SHIFT) >> PAGE_SHIFT) as u32,
+        }
     }
 
     fn remap_step(&mut self, remap: &Remap) -> Result<(), Status> {

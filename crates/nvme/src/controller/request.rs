@@ -376,9 +376,16 @@ impl IoCommand {
         self.request.transfer(self.lba_shift)
     }
 
+    /// The number of blocks that a write has, and the base-2 logarithm of their size.
+    pub(crate) fn written(&self) -> Option<(u32, u8)> {
+        match self.request {
+            IoRequest::Write { blocks, .. } => Some((blocks.count, self.lba_shift)),
+            _ => None,
+        }
+    }
+
     /// The part of a write that consists of `len` bytes of its data from `at` on: whole pages,
-    /// unless they are its `last` bytes. Parts may be executed as their data arrive, since no write
-    /// is atomic beyond a page.
+    /// unless they are its `last` bytes. Parts of a write that is not atomic may be executed as their data arrive.
     pub(crate) fn part(&self, at: u32, len: u32, last: bool) -> Option<Self> {
         let IoRequest::Write { blocks, fua } = self.request else {
             return None;

@@ -4,7 +4,7 @@
 //! has exclusive access to the device. Absent: hosts (`association`), the order of turns
 //! (`turnstile`).
 
-use super::blocks::{Namespace, NamespaceSpec, PAGE_SHIFT};
+use super::blocks::{LBA_SHIFTS, Namespace, NamespaceSpec, PAGE_SHIFT};
 use super::controllers::Controllers;
 use super::counters::{Counters, Health};
 use super::error::SubsystemError;
@@ -73,6 +73,8 @@ pub struct Subsystem {
     capacity_bytes: u64,
     /// Pages of the device's indirection unit.
     pub(super) unit_pages: u32,
+    /// Blocks of the largest write that the device leaves whole or absent: of pages, and of 512 bytes.
+    untorn_blocks: [u32; 2],
     recorder: Option<Box<dyn Recorder>>,
     /// Armed by others, who also ask it which commands failed.
     faults: Option<Arc<dyn FaultInjector>>,
@@ -93,6 +95,8 @@ impl Subsystem {
     ) -> Result<Self, SubsystemError> {
         let lpns = device.config().host_lpns();
         let unit_pages = device.config().geometry.host_pages();
+        let untorn_blocks =
+            LBA_SHIFTS.map(|shift| (device.untorn_bytes_max(1 << shift) >> shift) as u32);
         // A device that keeps identities of contents instead of bytes has no data that a host could
         // read.
         if device.config().content != remap_ssd_media::ContentMode::Bytes {
@@ -131,6 +135,7 @@ impl Subsystem {
             controllers: Controllers::default(),
             capacity_bytes: u64::from(lpns) << PAGE_SHIFT,
             unit_pages,
+            untorn_blocks,
             recorder: None,
             faults: None,
             reservations: Reservations::default(),
@@ -195,6 +200,16 @@ impl Subsystem {
         self.device.cache = Some(Mutex::new(VolatileCache::new(bytes)));
         self.volatile_cache = true;
         self
+    }
+
+    /// Blocks of the largest write that a power cut, or a failure, leaves whole or absent, wherever it begins. In a volatile cache, pages
+    /// are lost one by one.
+    pub(crate) fn untorn_blocks(&self, lba_shift: u8) -> u32 {
+        match (&self.device.cache, lba_shift) {
+            (Some(_), _) => 1,
+            (None, PAGE_SHIFT) => self.untorn_blocks[0],
+            _ => self.untorn_blocks[1],
+        }
     }
 
     /// Records the operations on the device.

@@ -62,6 +62,11 @@ impl Connection {
         if context.subsystem.fault_injector().is_some() {
             return None;
         }
+        // Nor may a part of an atomic write be there without the rest.
+        let (count, lba_shift) = command.written()?;
+        if (2..=context.subsystem.untorn_blocks(lba_shift)).contains(&count) {
+            return None;
+        }
         command.part(at, len, last)
     }
 
