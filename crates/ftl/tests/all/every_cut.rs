@@ -60,6 +60,7 @@ fn mapped(
         block_pages: [2, 2, 4, 3, 5][variant % SHAPES.len()],
         extension: [0.1, 0.0, 0.4][variant / 5 % 3],
         segment_bytes: [96, 72, 144][variant / 3 % 3],
+        untorn_bytes: [64 << 10, 0][variant / 2 % 2],
         dealloc_slots: [64, 16, 6][variant / 7 % 3],
         count_max: [4, 2, 10][variant / 5 % 3],
         dedup: variant.is_multiple_of(2),
@@ -143,9 +144,19 @@ fn note_unflushed(unflushed: &mut Unflushed, command: Command, before: &Contents
     }
 }
 
+/// Pages of the largest write, and of the largest remap, that a cut leaves whole or absent.
+fn untorn(ftl: &Ftl) -> (u32, u32) {
+    let (writes, config) = (ftl.untorn_pages_max(), ftl.config());
+    match config.buffered_remaps {
+        BufferedRemaps::Wait if writes > 1 => (writes, writes.min(ftl.atomic_pages_max())),
+        _ => (writes, 1),
+    }
+}
+
 /// Checks that a cut of the command may leave these contents.
 fn judge(
     command: Command,
+    untorn: (u32, u32),
     (before, unflushed): (&Contents, &Unflushed),
     after: &Contents,
     read: &Contents,
@@ -160,6 +171,18 @@ fn judge(
         }
     }
 
+    if let Command::WriteMore { lpn, len, .. } = command
+        && (2..=untorn.0).contains(&len)
+    {
+        let mut written = lpn as usize..(lpn + len) as usize;
+        let is_absent = written.clone().all(is_before);
+        let is_whole = written.all(|lpn| read[lpn] == after[lpn]);
+        return match is_absent || is_whole {
+            true => Ok(()),
+            false => Err("a part of a write".into()),
+        };
+    }
+
     let Command::Remap(Remap {
         target,
         source,
@@ -170,6 +193,7 @@ fn judge(
     else {
         return Ok(());
     };
+    let atomic = atomic || (2..=untorn.1).contains(&len);
 
     let touched = || {
         let sources = if relocate { len } else { 0 };
@@ -361,7 +385,13 @@ fn run_counted(
                 Ftl::recover(media, config.clone()).map_err(|error| error.to_string())?;
             ftl.check().map_err(|wrong| wrong.to_string())?;
             let read = read_all(&mut ftl)?;
-            judge(command, (&before, &unflushed), &contents, &read)?;
+            judge(
+                command,
+                untorn(&ftl),
+                (&before, &unflushed),
+                &contents,
+                &read,
+            )?;
             Ok(ftl)
         };
 

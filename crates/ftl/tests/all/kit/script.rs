@@ -166,6 +166,7 @@ pub fn execute(ftl: &mut Ftl, command: Command) -> Result<(), Refusal> {
             identity,
         } => ftl.write_for(Lpn(lpn), &content(identity), Lpn(home)),
         Command::WriteMore { lpn, len, identity } => {
+            ftl.begin_write(Lpn(lpn), len)?;
             (lpn..lpn + len).try_for_each(|lpn| ftl.write_more(Lpn(lpn), &content(identity)))?;
             ftl.end_write();
             Ok(())
