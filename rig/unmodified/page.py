@@ -51,7 +51,7 @@ whole or not at all, so a page that reaches it in one command is never torn. The
 
 | database | switch off | conditions |
 | --- | --- | --- |
-| MariaDB | `innodb_doublewrite=0` | `innodb_flush_method=O_DIRECT` |
+| MariaDB | `innodb_doublewrite=0` | `innodb_flush_method=O_DIRECT`; with `fsync` MariaDB itself loses rows |
 | PostgreSQL | `full_page_writes=off` | XFS with blocks of 8 KiB (`mkfs.xfs -b size=8192`, Linux 6.12 or newer) |
 
 - *One device below.* The file system is on the device itself, or on a loop device with direct I/O. A RAID, LVM or a virtual disk in between may split commands.
