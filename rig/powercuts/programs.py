@@ -9,6 +9,7 @@ Exit code 0 is for `ok` alone: the promises of programs are in rig/torture, not 
 
 import hashlib
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -321,12 +322,12 @@ class Postgres:
     USER = 65534
     AS_USER = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups"]
 
-    def __init__(self, fsync):
+    def __init__(self, fsync, *more):
         self.scratch = tempfile.TemporaryDirectory()
         os.chown(self.scratch.name, self.USER, self.USER)
         options = ["-D", f"{DIR}/pg", "-k", self.scratch.name, "-c", "listen_addresses=", "-c", f"fsync={fsync}"]
         options += ["-c", "max_wal_size=2MB", "-c", "min_wal_size=2MB", "-c", "checkpoint_timeout=30s", "-c", "shared_buffers=1MB"]
-        options += ["-c", "unix_socket_permissions=0777", "-c", "autovacuum_naptime=1s"]
+        options += ["-c", "unix_socket_permissions=0777", "-c", "autovacuum_naptime=1s", *more]
         self.log = open(f"{self.scratch.name}/log", "w+", encoding="utf-8")
         command = [*self.AS_USER, "postgres", *options]
         self.server = subprocess.Popen(command, stdout=self.log, stderr=self.log, cwd=self.scratch.name)
@@ -353,16 +354,23 @@ class Postgres:
         self.server.wait()
 
 
-def load_postgres(fsync):
+def initdb(*more):
     os.chmod(DIR, 0o777)
     with tempfile.TemporaryDirectory() as scratch:
         os.chown(scratch, Postgres.USER, Postgres.USER)
-        words = ["initdb", "-D", f"{scratch}/pg", "-U", "postgres", "--no-sync", "--wal-segsize=1", "--no-locale"]
+        words = ["initdb", "-D", f"{scratch}/pg", "-U", "postgres", "--no-sync", "--wal-segsize=1", "--no-locale", *more]
         subprocess.run([*Postgres.AS_USER, *words], check=True, stdout=subprocess.DEVNULL, cwd=scratch)
-        # In one go, since it is not initdb that is cut.
-        subprocess.run(["cp", "-a", f"{scratch}/pg", DIR], check=True)
-        subprocess.run(["sync", "-f", DIR], check=True)
+        into_disk(f"{scratch}/pg")
 
+
+def into_disk(folder):
+    """In one go, since it is not the preparation that is cut."""
+    subprocess.run(["cp", "-a", folder, DIR], check=True)
+    subprocess.run(["sync", "-f", DIR], check=True)
+
+
+def load_postgres(fsync):
+    initdb()
     server = Postgres(fsync)
     if words := server.starts():
         sys.exit(f"postgres does not start: {words}")
@@ -404,6 +412,174 @@ def check_postgres(fsync):
         compare([int(number) for number, _ in rows])
     finally:
         server.end()
+
+
+# Databases that write pages in place: the first OPTION switches their own protection against torn pages, on|off of PostgreSQL and 1|0 of
+# MariaDB, whose second one is innodb_flush_method. Every transaction changes rows that
+# its number determines, and stores the number. So the number tells what each row must hold.
+
+PAGE_ROWS = 5000
+PAGE_TRANSACTIONS = 150
+PAGE_CHANGES = 60
+
+
+def changed_rows(number):
+    return random.Random(number).sample(range(1, PAGE_ROWS + 1), PAGE_CHANGES)
+
+
+def row_body(row, version):
+    return content(f"{row}.{version}", 500).hex()
+
+
+def table_statements():
+    yield "create table last (number int)"
+    yield "insert into last values (0)"
+    yield "create table t (id int primary key, version int, body varchar(1000))"
+    for first in range(1, PAGE_ROWS + 1, 100):
+        rows = (f"({row}, 0, '{row_body(row, 0)}')" for row in range(first, first + 100))
+        yield f"insert into t values {', '.join(rows)}"
+
+
+def change_pages(client, begin):
+    """Transactions of a client that reads statements; a mark for each that it has committed."""
+    session = subprocess.Popen(client, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    versions = [0] * (PAGE_ROWS + 1)
+    for number in range(1, PAGE_TRANSACTIONS + 1):
+        statements = [begin]
+        for row in changed_rows(number):
+            versions[row] += 1
+            statements.append(f"update t set version = {versions[row]}, body = '{row_body(row, versions[row])}' where id = {row}")
+        statements += [f"update last set number = {number}", "commit", "select number from last"]
+        session.stdin.write(";\n".join(statements) + ";\n")
+        session.stdin.flush()
+        if session.stdout.readline().strip() != str(number):
+            sys.exit("the database does not commit")
+        mark(number)
+    session.stdin.close()
+    session.wait()
+
+
+def compare_pages(query):
+    """The rows after a cut, read by a function from a statement to lines of fields."""
+    last = int(query("select number from last")[0][0])
+    versions = [0] * (PAGE_ROWS + 1)
+    for number in range(1, last + 1):
+        for row in changed_rows(number):
+            versions[row] += 1
+    expected = [[str(row), str(versions[row]), row_body(row, versions[row])] for row in range(1, PAGE_ROWS + 1)]
+    if query("select id, version, body from t order by id") != expected:
+        corrupt("rows that no transaction left")
+    compare(range(1, last + 1))
+
+
+def load_pgpages(full_page_writes):
+    initdb("--data-checksums")
+    server = Postgres("on", "-c", f"full_page_writes={full_page_writes}")
+    if words := server.starts():
+        sys.exit(f"postgres does not start: {words}")
+    for statement in table_statements():
+        server.psql(statement)
+    server.psql("checkpoint")
+    change_pages(server.command("postgres"), "begin")
+    server.end()
+
+
+def check_pgpages(full_page_writes):
+    if not acknowledged():
+        raise Found("ok")
+    server = Postgres("on", "-c", f"full_page_writes={full_page_writes}")
+
+    def query(statement):
+        done = server.psql(statement)
+        if done.returncode:
+            corrupt(done.stderr.splitlines()[0].replace(DIR, ""))
+        return [line.split("|") for line in done.stdout.splitlines()]
+
+    try:
+        if words := server.starts():
+            corrupt("refuses to start: " + words.replace(DIR, ""))
+        # All pages, by their checksums, and then the rows by the index.
+        query("select count(*) from t")
+        query("set enable_seqscan=off; select max(version) from t where id > 0")
+        compare_pages(query)
+    finally:
+        server.end()
+
+
+class MariaDb:
+    """A server of our own, on a socket in a folder of our own."""
+
+    def __init__(self, folder, doublewrite, flush_method):
+        self.scratch = tempfile.TemporaryDirectory()
+        self.socket = f"{self.scratch.name}/s"
+        options = [f"--datadir={folder}", f"--socket={self.socket}", f"--pid-file={self.scratch.name}/pid", "--user=root"]
+        options += [f"--innodb-flush-method={flush_method}", f"--innodb-doublewrite={doublewrite}", "--innodb-flush-log-at-trx-commit=1"]
+        # A small cache and log, and no waiting, so that pages are written all the time.
+        options += ["--innodb-buffer-pool-size=6M", "--innodb-log-file-size=4M", "--innodb-max-dirty-pages-pct=0"]
+        options += ["--innodb-flush-neighbors=0", "--skip-networking", "--skip-log-bin", "--skip-slave-start"]
+        self.log = open(f"{self.scratch.name}/log", "w+", encoding="utf-8", errors="replace")
+        self.server = subprocess.Popen(["mariadbd", "--no-defaults", *options], stdout=self.log, stderr=self.log)
+
+    def starts(self):
+        """Waits until it answers; a sentence if it ends instead."""
+        while self.server.poll() is None:
+            if self.run("select 1").returncode == 0:
+                return None
+            time.sleep(0.05)
+        self.log.seek(0)
+        words = [line.split("[ERROR]", 1)[1].strip() for line in self.log if "[ERROR]" in line]
+        return words[0] if words else "without a word"
+
+    def command(self, *words):
+        return ["mariadb", "--no-defaults", "-S", self.socket, "-u", "root", "-N", "-B", "-n", "--skip-reconnect", *words]
+
+    def run(self, statement):
+        return subprocess.run(self.command("-e", statement, "test"), capture_output=True, text=True, check=False)
+
+    def query(self, statement):
+        done = self.run(statement)
+        if done.returncode:
+            corrupt((done.stderr.splitlines() or ["the client fails"])[0])
+        return [line.split("\t") for line in done.stdout.splitlines()]
+
+    def end(self):
+        self.server.terminate()
+        self.server.wait()
+
+
+def load_mariadb(doublewrite, flush_method):
+    with tempfile.TemporaryDirectory() as scratch:
+        options = [f"--datadir={scratch}/data", "--user=root", "--auth-root-authentication-method=normal", "--innodb-log-file-size=4M"]
+        subprocess.run(["mariadb-install-db", "--no-defaults", *options], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        server = MariaDb(f"{scratch}/data", doublewrite, flush_method)
+        if words := server.starts():
+            sys.exit(f"mariadbd does not start: {words}")
+        subprocess.run(server.command("test"), input=";\n".join(table_statements()) + ";\n", text=True, check=True)
+        server.end()
+        into_disk(f"{scratch}/data")
+
+    server = MariaDb(f"{DIR}/data", doublewrite, flush_method)
+    if words := server.starts():
+        sys.exit(f"mariadbd does not start: {words}")
+    change_pages(server.command("test"), "start transaction")
+    server.end()
+
+
+def check_mariadb(doublewrite, flush_method):
+    if not acknowledged():
+        raise Found("ok")
+    server = MariaDb(f"{DIR}/data", doublewrite, flush_method)
+    try:
+        if words := server.starts():
+            corrupt("refuses to start: " + words.replace(DIR, ""))
+        checked = server.query("check table t, last")
+        if any(line[-1] != "OK" for line in checked):
+            corrupt(" ".join(checked[0][2:]))
+        compare_pages(server.query)
+    finally:
+        # The disk is of no further use, so a clean shutdown is a waste of time.
+        server.server.kill()
+        server.server.wait()
 
 
 # Stores that are libraries: small programs of this project, which rig/torture builds. OPTION is sync or nosync.

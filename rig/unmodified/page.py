@@ -43,12 +43,26 @@ compare flash pages per host page.
 ## Use it with your database
 
 Deduplication removes the cost of journals that hold whole pages. InnoDB's doublewrite buffer (`innodb_doublewrite`) and ext4's
-`data=journal` write each page twice, the second time with the same bytes: leave them on. PostgreSQL stores full pages inside log records, at
+`data=journal` write each page twice, the second time with the same bytes. PostgreSQL stores full pages inside log records, at
 any offset. Few of them fill a whole page of 4 KiB, so deduplication saves less there.
 
-A write of one 4 KiB page is atomic; a larger write is not. You can therefore switch off the doublewrite buffer only if InnoDB's pages have 4 KiB
-(`innodb_page_size=4k`, set when the data directory is created) and the file system's blocks have 4 KiB too. A power cut can tear InnoDB's default
-pages of 16 KiB and PostgreSQL's of 8 KiB: leave `full_page_writes` on.
+On this device you can also switch the protection against torn pages off, with deduplication or without. The device writes each command of up to 1 MiB
+whole or not at all, so a page that reaches it in one command is never torn. The conditions:
+
+| database | switch off | conditions |
+| --- | --- | --- |
+| MariaDB | `innodb_doublewrite=0` | `innodb_flush_method=O_DIRECT`; with `fsync` MariaDB itself loses rows |
+| PostgreSQL | `full_page_writes=off` | XFS with blocks of 8 KiB (`mkfs.xfs -b size=8192`, Linux 6.12 or newer) |
+
+- *One device below.* The file system is on the device itself, or on a loop device with direct I/O. A RAID, LVM or a virtual disk in between may split commands.
+- *One extent.* A page that crosses the end of an extent becomes two commands. InnoDB and PostgreSQL extend their files by whole pages, and with ext4 or XFS on blocks of 4 KiB each of
+  15,000 to 26,000 page writes of a run was in one command. A fragmented file system does not guarantee this; XFS with blocks of the page's size does (`-b size=16384` for InnoDB).
+- *Direct I/O, or one folio.* PostgreSQL writes through the page cache. With blocks of 4 KiB, the kernel may write back one half of a page before the other has changed. This is rare, and no cut
+  has shown it. With blocks of 8 KiB, a page is always one folio.
+- *Not merged beyond 1 MiB.* Over FUSE and NVMe the kernel's commands have at most 1 MiB.
+
+Otherwise leave the protection on. So do on other drives, unless their unit is large enough: `cat /sys/block/DISK/queue/atomic_write_unit_max_bytes`. [The test](torture.md#databases-that-write-pages-in-place) cuts
+power under both databases with the protection off: nothing is lost with units of 16 KiB (MariaDB) and 1 MiB (PostgreSQL), and data are lost with 4 KiB.
 
 ```sh
 remap-ssd image create disk --size 8GiB --dedup on

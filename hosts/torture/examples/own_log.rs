@@ -93,6 +93,7 @@ fn first_failure(recording: &Recording, stop: &AtomicBool) -> Result<Option<Code
         if !verdict.passed() {
             println!("{}: {}", verdict.finding, verdict.output.trim_end());
             return Ok(Some(Code {
+                atomic: None,
                 recording: id(recording)?,
                 cut,
                 firmware: None,

@@ -12,7 +12,7 @@ use std::ops::Range;
 /// Size of a disk and of its blocks. After a power cut each block is old or new.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct DiskGeometry {
-    /// Bytes of a block, a power of two: 512 or 4,096.
+    /// Bytes of a block: 512, or a power of two from 4,096 to 65,536.
     pub block_bytes: u32,
     /// Number of blocks of the disk.
     pub blocks: u64,
@@ -27,7 +27,7 @@ impl DiskGeometry {
         const SIZE_MAX: u64 = 64 << 30;
         const SIZE_MIN: u64 = 1 << 20;
 
-        if ![512, 4096].contains(&block_bytes) {
+        if !Self::is_block(block_bytes) {
             return Err(TortureError::Block(block_bytes));
         }
 
@@ -38,7 +38,9 @@ impl DiskGeometry {
             256 << 20
         };
         let size = size.unwrap_or(default);
-        let bytes = size / 4096 * 4096;
+        // Whole pages of a device, and whole blocks.
+        let unit = u64::from(block_bytes.max(4096));
+        let bytes = size / unit * unit;
         if !(SIZE_MIN..=SIZE_MAX).contains(&bytes) {
             return Err(TortureError::Size(size));
         }
@@ -46,6 +48,36 @@ impl DiskGeometry {
             block_bytes,
             blocks: bytes / u64::from(block_bytes),
         })
+    }
+
+    /// Returns true for a block size that Linux has.
+    pub(crate) fn is_block(bytes: u32) -> bool {
+        bytes == 512 || (bytes.is_power_of_two() && (4096..=65536).contains(&bytes))
+    }
+
+    /// The number of blocks of an atomic write unit.
+    ///
+    /// # Errors
+    /// It is not a number of whole blocks.
+    pub fn atomic_blocks(&self, bytes: u64) -> Result<u64, TortureError> {
+        let block = self.block_bytes;
+        match bytes / u64::from(block) {
+            blocks if blocks > 0 && blocks * u64::from(block) == bytes => Ok(blocks),
+            _ => Err(TortureError::AtomicWrites { bytes, block }),
+        }
+    }
+
+    /// Requires blocks that a device of pages of 4 KiB has.
+    ///
+    /// # Errors
+    /// They are larger.
+    pub(crate) fn require_device_blocks(&self, what: &str) -> Result<(), TortureError> {
+        if self.block_bytes > 4096 {
+            return Err(TortureError::missing(format!(
+                "{what} has blocks of 512 or 4096 bytes: choose one with --block, or --atomic-writes"
+            )));
+        }
+        Ok(())
     }
 
     /// Size of the disk, and of the served file, in bytes.

@@ -5,6 +5,7 @@
 //! error. Absent: the run itself (`run`), and the presentation of results.
 
 use crate::array::Array;
+use crate::atomic::{AtomicUnit, Piece};
 use crate::child::{Ending, Environment, Task, disk_environment};
 use crate::contents::ContentId;
 use crate::cut::{Choice, Cut, DiskState, Lost, Replay};
@@ -24,6 +25,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use zerocopy::IntoBytes;
+
+const OWN_UNIT: &str =
+    "a device below the cache has atomic writes of its own: leave out --atomic-writes";
 
 /// Result of the check after a cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -151,6 +155,8 @@ pub struct Campaign<'a> {
     check: String,
     limit: Duration,
     place: Place,
+    /// The unit of its atomic writes; none: a block.
+    atomic: Option<AtomicUnit<'a>>,
     /// The device that loses power; none: the disk is only a cache.
     player: Option<Player<'a>>,
     /// Instants right after a flush or a mark.
@@ -169,6 +175,9 @@ pub struct Smallest {
     pub cut: Cut,
     /// The blocks that lose versions.
     pub lost: Vec<Lost>,
+    /// With an atomic write unit, the number of lost writes; of a longer write, and of zeroes, each
+    /// block counts.
+    pub writes: Option<usize>,
     /// No element can be left out.
     pub finished: bool,
     /// Number of cuts tried.
@@ -219,6 +228,7 @@ impl<'a> Campaign<'a> {
             check,
             limit,
             place,
+            atomic: None,
             player: None,
             points,
             start,
@@ -237,8 +247,23 @@ impl<'a> Campaign<'a> {
         firmware: Firmware,
         settings: &[Setting],
     ) -> Result<Self, TortureError> {
+        if self.atomic.is_some() {
+            return Err(TortureError::missing(OWN_UNIT));
+        }
         let start = self.start.clone();
         self.player = Some(Player::new(self.recording, firmware, settings, start)?);
+        Ok(self)
+    }
+
+    /// Keeps or loses each write of at most `bytes` as a whole, counted from its start.
+    ///
+    /// # Errors
+    /// This is not a number of whole blocks, or there is a device below, which has its own unit.
+    pub fn with_atomic_writes(mut self, bytes: u64) -> Result<Self, TortureError> {
+        if self.player.is_some() {
+            return Err(TortureError::missing(OWN_UNIT));
+        }
+        self.atomic = AtomicUnit::new(self.recording, bytes)?;
         Ok(self)
     }
 
@@ -311,7 +336,10 @@ impl<'a> Campaign<'a> {
             self.start.clone()
         };
         let state = replay.until(cut.instant).into_state();
-        let lost = state.lost(&cut.choice);
+        let lost = match (&self.atomic, &cut.choice) {
+            (Some(unit), Choice::Drawn(number)) => unit.draw(&state, *number),
+            (_, choice) => state.lost(choice),
+        };
         (state, lost)
     }
 
@@ -465,34 +493,55 @@ impl<'a> Campaign<'a> {
         first: Verdict,
         limit: Duration,
     ) -> Result<Smallest, TortureError> {
-        let (_, lost) = self.state(cut);
-        let (began, finding) = (Instant::now(), first.finding.clone());
-        let (mut tried, mut verdict) = (0, first);
-
-        let at = |lost: &[Lost]| Cut {
-            instant: cut.instant,
-            choice: Choice::Lost(lost.to_vec()),
+        let (state, lost) = self.state(cut);
+        let until = Instant::now() + limit;
+        let whole = Smallest {
+            cut: cut.clone(),
+            lost: lost.clone(),
+            writes: None,
+            finished: false,
+            tried: 0,
+            verdict: first,
         };
 
         // Losses in the firmware are not listed: the cut may not fail without them.
-        if self.player.is_some() && self.try_cut(&at(&lost))?.finding != finding {
-            return Ok(Smallest {
-                cut: cut.clone(),
-                lost,
-                finished: false,
-                tried: 1,
-                verdict,
-            });
+        let listed = at(cut, &lost);
+        if self.player.is_some() && self.try_cut(&listed)?.finding != whole.verdict.finding {
+            return Ok(Smallest { tried: 1, ..whole });
         }
 
+        // What can be lost on its own: a block, or with an atomic write unit a write.
+        let Some(unit) = self.atomic else {
+            let (smallest, _) = self.fewest(whole, &lost, <[Lost]>::to_vec, until)?;
+            return Ok(smallest);
+        };
+        let pieces: Vec<Piece> = unit.pieces(&state, &lost).into_iter().collect();
+        let blocks = |pieces: &[Piece]| unit.without(&state, &pieces.iter().copied().collect());
+        let (smallest, pieces) = self.fewest(whole, &pieces, blocks, until)?;
+        let writes = Some(pieces);
+        Ok(Smallest { writes, ..smallest })
+    }
+
+    /// Searches for the fewest elements with which a cut still fails; `blocks` returns the blocks
+    /// that lose something with them. The second result is the number of elements.
+    fn fewest<T: Clone>(
+        &mut self,
+        whole: Smallest,
+        elements: &[T],
+        blocks: impl Fn(&[T]) -> Vec<Lost>,
+        until: Instant,
+    ) -> Result<(Smallest, usize), TortureError> {
+        let finding = whole.verdict.finding.clone();
+        let (mut tried, mut verdict) = (0, whole.verdict);
+
         // Each attempt costs as much as a cut, so time is limited.
-        let (lost, finished) = shrink(&lost, |lost| {
-            if began.elapsed() > limit {
+        let (least, finished) = shrink(elements, |elements| {
+            if Instant::now() > until {
                 return Ok(None);
             }
 
             tried += 1;
-            let result = self.try_cut(&at(lost))?;
+            let result = self.try_cut(&at(&whole.cut, &blocks(elements)))?;
 
             // Failing in another way is another fault.
             let failed = result.finding == finding;
@@ -502,12 +551,23 @@ impl<'a> Campaign<'a> {
             Ok::<_, TortureError>(Some(failed))
         })?;
 
-        Ok(Smallest {
-            cut: at(&lost),
+        let lost = blocks(&least);
+        let smallest = Smallest {
+            cut: at(&whole.cut, &lost),
             lost,
+            writes: None,
             finished,
             tried,
             verdict,
-        })
+        };
+        Ok((smallest, least.len()))
+    }
+}
+
+/// A cut at the same instant that loses only these.
+fn at(cut: &Cut, lost: &[Lost]) -> Cut {
+    Cut {
+        instant: cut.instant,
+        choice: Choice::Lost(lost.to_vec()),
     }
 }

@@ -1,8 +1,9 @@
-//! A power cut as text: `3fa9c1d2-10431-8f00aa17` or `3fa9c1d2-10431-lost:77.1,90+3.2`.
+//! A power cut as text: `3fa9c1d2-10431-8f00aa17` or `3fa9c1d2-10431-lost:77.1,90+3.2-16384`.
 //!
 //! The first part names the recording, the second the instant, the third the losses: a seed to draw
 //! them from, or the blocks that lose versions (`BLOCK[+MORE].VERSIONS`; `+3` adds the next three
-//! blocks). A suffix `@remap-ssd+dedup` names the firmware of the device that loses power.
+//! blocks). A fourth part is the atomic write unit in bytes; without it each block is lost on its
+//! own. A suffix `@remap-ssd+dedup` names the firmware of the device that loses power.
 //! Invariant: text and cut are one to one, except for the order of the blocks. Absent: the
 //! recording itself.
 
@@ -18,6 +19,8 @@ pub struct Code {
     pub recording: String,
     /// The cut within the recording.
     pub cut: Cut,
+    /// Bytes of a write that the cut keeps or loses as a whole; none: a block.
+    pub atomic: Option<u64>,
     /// The device's firmware; none: the disk is only a cache.
     pub firmware: Option<Firmware>,
 }
@@ -33,6 +36,9 @@ impl std::fmt::Display for Code {
         match &self.cut.choice {
             Choice::Drawn(number) => write!(f, "{number:x}")?,
             Choice::Lost(lost) => write!(f, "{LOST}{}", runs(lost).join(","))?,
+        }
+        if let Some(bytes) = self.atomic {
+            write!(f, "-{bytes}")?;
         }
         match &self.firmware {
             Some(firmware) => write!(f, "@{firmware}"),
@@ -69,6 +75,12 @@ impl std::str::FromStr for Code {
             None => (last, None),
         };
 
+        // Codes of earlier versions have no unit.
+        let (kept, atomic) = match kept.split_once('-') {
+            Some((kept, bytes)) => (kept, Some(bytes.parse().map_err(|_| NoCode)?)),
+            None => (kept, None),
+        };
+
         let choice = match kept.strip_prefix(LOST) {
             None => Choice::Drawn(u64::from_str_radix(kept, 16).map_err(|_| NoCode)?),
             Some("") => Choice::Lost(Vec::new()),
@@ -83,6 +95,7 @@ impl std::str::FromStr for Code {
         Ok(Self {
             recording,
             cut: Cut { instant, choice },
+            atomic,
             firmware,
         })
     }
@@ -125,14 +138,22 @@ mod tests {
             let code = Code {
                 recording: "0a".into(),
                 cut: Cut { instant: 5, choice },
+                atomic: None,
                 firmware: None,
             };
             assert_eq!(code.to_string(), text);
             assert_eq!(text.parse::<Code>().unwrap(), code);
 
+            let atomic = Some(16384);
+            let of_unit = Code { atomic, ..code };
+            let text_of_unit = format!("{text}-16384");
+            assert_eq!(of_unit.to_string(), text_of_unit);
+            assert_eq!(text_of_unit.parse::<Code>().unwrap(), of_unit);
+
             let text = format!("{text}@remap-ssd-lh+dedup");
             let code: Code = text.parse().unwrap();
             assert!(code.firmware.is_some_and(|firmware| firmware.dedup));
+            assert!(code.atomic.is_none());
             assert_eq!(code.to_string(), text);
         }
     }
@@ -149,6 +170,8 @@ mod tests {
             "a-1-lost:1",
             "a-1-lost:1+99999999999.1",
             "a-1-lost:1.x",
+            "a-1-ff-",
+            "a-1-ff-x",
             "a-1-ff@",
             "a-1-ff@nothing",
         ];

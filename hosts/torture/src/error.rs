@@ -8,8 +8,16 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 pub enum TortureError {
     /// A block that no disk has.
-    #[error("--block {0}: it is 512 or 4096")]
+    #[error("--block {0}: it is 512, or a power of two from 4096 to 65536")]
     Block(u32),
+    /// An atomic write unit that is not a number of whole blocks.
+    #[error("--atomic-writes {bytes}: it is a multiple of the disk's block of {block} bytes")]
+    AtomicWrites {
+        /// The unit.
+        bytes: u64,
+        /// Bytes of a block.
+        block: u32,
+    },
     /// A size that no disk has.
     #[error("--size {0}: it is from 1MiB to 64GiB")]
     Size(u64),

@@ -147,7 +147,7 @@ impl FaultModel {
     }
 
     /// Returns true if any faults are configured.
-    pub(crate) fn is_any(&self) -> bool {
+    fn is_any(&self) -> bool {
         !self.faults.is_empty()
     }
 

@@ -241,7 +241,7 @@ pub fn load(path: &Path) -> Result<Recording, TortureError> {
     };
 
     // Sizes determine later allocations.
-    if ![512, 4096].contains(&shape.block_bytes) || !(1..=BLOCKS_MAX).contains(&shape.blocks) {
+    if !DiskGeometry::is_block(shape.block_bytes) || !(1..=BLOCKS_MAX).contains(&shape.blocks) {
         return Err(not("its disk has a size that cannot be"));
     }
 

@@ -84,6 +84,9 @@ impl<'a> Player<'a> {
         settings: &[Setting],
         at_start: Replay<'a>,
     ) -> Result<Self, TortureError> {
+        recording
+            .shape
+            .require_device_blocks("a device below the cache")?;
         let Firmware { scheme, dedup } = firmware;
         let missing = |error: &dyn std::fmt::Display| TortureError::Missing(error.to_string());
 

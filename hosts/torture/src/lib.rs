@@ -6,6 +6,7 @@
 //! contents  contents of written blocks, each stored once
 //! record    requests on a disk, in one order
 //! cut       the states that a power cut can leave
+//! atomic    writes that a cut keeps or loses as a whole
 //! image     the disk after a cut
 //! firmware  the device under a cut: a recording replayed into firmware that loses power too
 //! faults    which requests of a workload fail or are late, for both kinds of disk
@@ -61,6 +62,7 @@
 #![warn(unreachable_pub)]
 
 mod array;
+mod atomic;
 mod campaign;
 mod child;
 mod code;

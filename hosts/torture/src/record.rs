@@ -95,6 +95,15 @@ impl Recording {
             })
     }
 
+    /// Counts the workload's writes that are longer than this.
+    pub fn writes_longer_than(&self, bytes: u64) -> u64 {
+        let block_bytes = u64::from(self.shape.block_bytes);
+        self.count(|event| match event {
+            Event::Write { words, .. } => words.len() as u64 * block_bytes > bytes,
+            _ => false,
+        })
+    }
+
     /// Counts the workload's entries of a kind.
     pub fn count(&self, kind: impl Fn(&Event) -> bool) -> u64 {
         let Range { start, end } = self.instants();

@@ -31,6 +31,8 @@ pub struct Results {
     pub recorded: Duration,
     /// Identifier of the recording, as in replay codes.
     pub id: String,
+    /// Bytes of a write that a cut keeps or loses as a whole; none: a block.
+    pub atomic: Option<u64>,
     /// The device that loses power, if there is one.
     pub firmware: Option<Firmware>,
     /// Other settings of that device, as options; a replay needs them again.
@@ -219,6 +221,7 @@ impl Results {
         Code {
             recording: self.id.clone(),
             cut: cut.clone(),
+            atomic: self.atomic,
             firmware: self.firmware,
         }
         .to_string()
@@ -246,6 +249,7 @@ impl Results {
     /// The results as one JSON object.
     pub fn json(&self, recording: &Recording) -> Value {
         let about = &recording.about;
+        let atomic = self.atomic.unwrap_or(recording.shape.block_bytes.into());
 
         let outcomes: Vec<Value> = self.outcomes.iter().map(|((passed, name), (count, cut))| {
             json!({ "passed": passed, "last_line": name, "cuts": count, "first": self.code(cut) })
@@ -254,6 +258,8 @@ impl Results {
         json!({
             "result": if self.failed > 0 { "failed" } else { "passed" },
             "seed": self.seed,
+            "atomic_write_bytes": atomic,
+            "writes_longer": recording.writes_longer_than(atomic),
             "device": self.firmware.map(|firmware| firmware.to_string()),
             "faults": about.faults,
             "fs": about.fs,
@@ -356,6 +362,7 @@ fn failed_json(recording: &Recording, results: &Results, failed: &Failed) -> Val
             "code": results.code(&smallest.cut),
             "finished": smallest.finished,
             "cuts_tried": smallest.tried,
+            "lost_writes": smallest.writes,
             "lost": smallest.lost.iter().map(|lost| json!({ "block": lost.block, "versions": lost.versions })).collect::<Vec<_>>(),
             "output": last_lines(&smallest.verdict.output).join("\n"),
         })),

@@ -62,6 +62,7 @@ impl Target {
     /// # Errors
     /// The system's reason.
     pub(crate) fn new(shape: DiskGeometry) -> Result<Self, TortureError> {
+        shape.require_device_blocks("a disk over NVMe/TCP")?;
         let scratch = tempfile::Builder::new()
             .prefix("remap-ssd-torture-")
             .tempdir()?;
@@ -114,12 +115,12 @@ impl Target {
         observer: &Observer,
         faults: &Arc<FaultModel>,
     ) -> Result<Serving, TortureError> {
-        let mut subsystem = self.subsystem(device)?;
-        subsystem = subsystem.observed(Box::new(observer.clone()));
-        // Only with faults: a write that may fail is not executed in parts.
-        if faults.is_any() {
-            subsystem = subsystem.with_faults(faults.clone());
-        }
+        // Even without faults: a write that may fail is not executed in parts, so the recording has
+        // the host's commands.
+        let subsystem = self
+            .subsystem(device)?
+            .observed(Box::new(observer.clone()))
+            .with_faults(faults.clone());
         self.serve_subsystem(subsystem)
     }
 

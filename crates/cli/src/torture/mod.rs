@@ -93,10 +93,10 @@ pub(crate) struct Args {
     /// Size of the disk [default: 256MiB; 512MiB for xfs].
     #[arg(long, value_name = "SIZE", value_parser = size, hide_short_help = true, help_heading = "Disk")]
     size: Option<u64>,
-    /// Bytes that a power cut leaves old or new, never mixed: 4096 or 512.
+    /// Bytes of a logical block, which a power cut leaves old or new: 512, 4096, ... 65536.
     ///
     /// Programs and file systems that rely on atomic pages fail at 512: ext4's own superblock is
-    /// torn.
+    /// torn. Above 4096, mkfs needs blocks of that size: xfs with --mkfs-options '-b size=16384'.
     #[arg(
         long,
         value_name = "BYTES",
@@ -105,6 +105,19 @@ pub(crate) struct Args {
         help_heading = "Disk"
     )]
     block: u32,
+    /// A write of at most this size survives a power cut whole or not at all.
+    ///
+    /// As on a drive with this atomic write unit (NVMe: AWUPF). A longer write tears at any block
+    /// [default: each block is old or new].
+    #[arg(
+        long,
+        value_name = "SIZE",
+        value_parser = size,
+        conflicts_with_all = ["replay", "scheme", "dedup", "set"],
+        hide_short_help = true,
+        help_heading = "Disk"
+    )]
+    atomic_writes: Option<u64>,
     /// Fault of the disk while the workload runs; may be repeated.
     ///
     /// read-error:P (each block, until it is written), latency:MS@P, full[:BYTES] or
@@ -198,6 +211,7 @@ Examples:
   remap-ssd torture --fs xfs --workload 'sqlite3 $DIR/db < load.sql' --check 'sqlite3 $DIR/db \"pragma integrity_check\" | grep -qx ok'
   remap-ssd torture --fs ext4 --workload ... --check ... --scheme remap-ssd --dedup      # firmware below that recovers
   remap-ssd torture --fs ext4 --workload ... --check ... --fault full:8000000
+  remap-ssd torture --fs ext4 --workload ... --check ... --atomic-writes 16KiB           # may the program write pages in place?
   remap-ssd torture --nvme-tcp --workload './load.sh $ADDRESS $NQN' --check './check.sh $ADDRESS $NQN' --rounds 200
   remap-ssd torture --replay 3fa9c1d2-1043-8f00aa17 --check 'cp -a $DIR/. /tmp/left'
   remap-ssd torture --from torture-3fa9c1d2.recording --rounds 1000 --seed 2
@@ -292,10 +306,15 @@ fn torture(args: &Args, stop: &AtomicBool) -> Result<bool, Failure> {
     if let Some(firmware) = firmware {
         campaign = campaign.on_device(firmware, &set)?;
     }
+    let atomic = args.atomic();
+    if let Some(bytes) = atomic {
+        campaign = campaign.with_atomic_writes(bytes)?;
+    }
     let mut results = Results {
         seed: args.seed,
         recorded,
         id,
+        atomic,
         firmware,
         set: settings::typed(&args.set),
         file: from.or_else(|| args.record.clone()),
@@ -383,6 +402,14 @@ impl Args {
         })
     }
 
+    /// The atomic write unit in bytes; a replay's code names it.
+    fn atomic(&self) -> Option<u64> {
+        match &self.replay {
+            Some(code) => code.atomic,
+            None => self.atomic_writes,
+        }
+    }
+
     /// Further settings of its device.
     fn set(&self) -> Result<Vec<Setting>, Failure> {
         Ok(settings::parse_untimed(&self.set, &CHOSEN, "a cut device")?)
@@ -392,6 +419,9 @@ impl Args {
 /// Runs and records the workload once: all cuts are of this run.
 fn run(args: &Args, stop: &AtomicBool) -> Result<Recording, Failure> {
     let geometry = DiskGeometry::of(args.size, args.block, args.fs.as_deref())?;
+    if let Some(bytes) = args.atomic_writes {
+        geometry.atomic_blocks(bytes)?;
+    }
 
     let fs = args.fs.as_ref().map(|name| FileSystem {
         name: name.clone(),

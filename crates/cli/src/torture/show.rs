@@ -20,6 +20,23 @@ fn outcome_line(passed: bool, name: &str) -> String {
     }
 }
 
+/// What a cut keeps or loses as a whole.
+fn atomic(recording: &Recording, results: &Results) -> String {
+    let block = exact(recording.shape.block_bytes.into());
+    let Some(unit) = results.atomic else {
+        return format!("each block of {block} bytes is old or new");
+    };
+    let size = match unit {
+        _ if unit % (1 << 20) == 0 => format!("{} MiB", exact(unit >> 20)),
+        _ if unit % (1 << 10) == 0 => format!("{} KiB", exact(unit >> 10)),
+        _ => format!("{} bytes", exact(unit)),
+    };
+    let longer = exact(recording.writes_longer_than(unit));
+    format!(
+        "a write of at most {size} is old or new as a whole; {longer} longer ones tear at {block} bytes"
+    )
+}
+
 /// The results as text.
 pub(super) fn text(recording: &Recording, results: &Results) -> String {
     let mut rows: Vec<(&str, String)> = Vec::new();
@@ -37,6 +54,7 @@ pub(super) fn text(recording: &Recording, results: &Results) -> String {
     let (id, counts, data) = (&results.id, counts.join(", "), bytes(blocks));
     rows.push(("recording", format!("{id}: {counts}; {data} of data")));
 
+    rows.push(("atomic", atomic(recording, results)));
     if let Some(firmware) = &results.firmware {
         rows.push(("device", format!("{firmware}{}", results.set)));
     }
@@ -124,7 +142,11 @@ fn tell(rows: &mut Vec<(&str, String)>, recording: &Recording, results: &Results
         } else {
             "there may be fewer: see --shrink"
         };
-        let blocks = counted(smallest.lost.len() as u64, "lost block");
+        let mut blocks = counted(smallest.lost.len() as u64, "lost block");
+        if let Some(writes) = smallest.writes {
+            let writes = counted(writes as u64, "lost write");
+            blocks = format!("{writes} ({blocks})");
+        }
         let tried = counted(smallest.tried, "more cut");
         rows.push(("smallest", format!("{blocks} still fail ({tried}; {left})")));
         let lost = smallest.described(recording).take(BLOCKS);

@@ -144,7 +144,7 @@ fn mistakes_are_one_sentence_and_exit_code_2() {
     torture(&[]).fails_in_one_line(2, &["--workload", "--check"]);
     torture(&both).fails_in_one_line(2, &["--fs", "--file"]);
     torture(&[&both[..], &["--file", "--block", "1000"]].concat())
-        .fails_in_one_line(2, &["512 or 4096"]);
+        .fails_in_one_line(2, &["512, or a power of two from 4096"]);
     torture(&[&both[..], &["--file", "--size", "4k"]].concat())
         .fails_in_one_line(2, &["1MiB to 64GiB"]);
     torture(&["--replay", "nonsense"]).fails(2, &["no replay code"]);
@@ -214,6 +214,92 @@ fn a_disk_that_is_full_or_read_only_ends_the_workload_and_loses_nothing() {
         assert_eq!(found["faults"], serde_json::json!([fault]));
     }
     run("torture --file --fault slow").fails(2, &["read-error:P"]);
+}
+
+/// Overwrites pages of `kib` KiB in place, each filled with one letter, and syncs each; a torn page
+/// has two.
+fn pages_in_place(directory: &Path, kib: u32, more: &[&str]) -> Option<Ran> {
+    let workload = format!(
+        "for n in a b c d; do for at in 1 2 3; do head -c {kib}k /dev/zero | tr '\\0' $n |
+         dd of=$FILE bs={kib}k seek=$at conv=notrunc,fsync iflag=fullblock status=none || exit 1; done; done"
+    );
+    let check = format!(
+        "for at in 1 2 3; do [ $(dd if=$FILE bs={kib}k skip=$at count=1 iflag=fullblock status=none | fold -w 1 | sort -u | wc -l) \
+         -le 1 ] || {{ echo torn; exit 1; }}; done"
+    );
+    let args = "torture --file --size 1MiB --rounds 60 --json".and(more);
+    let commands = ["--workload", &workload, "--check", &check];
+    let ran = run_in(directory, &args.and(&commands));
+    if ran.code == 2 && (ran.err.contains("fuse") || ran.err.contains("mounting was refused")) {
+        println!("skipped: {}", ran.err);
+        return None;
+    }
+    Some(ran)
+}
+
+// The same program, with and without the property that it relies on.
+#[test]
+fn writes_within_the_atomic_unit_are_whole_and_longer_ones_tear() {
+    let directory = tempfile::tempdir().unwrap();
+    let pages = |kib, more: &[&str]| pages_in_place(directory.path(), kib, more);
+    let Some(ran) = pages(16, &["--atomic-writes", "16KiB"]) else {
+        return;
+    };
+    let found = ran.ok().json();
+    assert_eq!((&found["failed"], &found["cuts"]), (&0.into(), &60.into()));
+    assert_eq!(found["atomic_write_bytes"], 16384);
+    assert!(found["cuts_losing"].as_u64() > Some(10), "{found}");
+
+    // One logical block is whole in any case.
+    let found = pages(16, &["--block", "16384"]).unwrap().ok().json();
+    assert_eq!(found["atomic_write_bytes"], 16384);
+
+    let found = pages(16, &[]).unwrap().json();
+    assert_eq!(found["atomic_write_bytes"], 4096);
+    assert_eq!(
+        found["failure"]["smallest"]["lost_writes"],
+        serde_json::Value::Null
+    );
+
+    let ran = pages(32, &["--atomic-writes", "16KiB"]).unwrap();
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    let found = ran.json();
+    assert_eq!(found["failure"]["smallest"]["lost_writes"], 1);
+    for code in [
+        &found["failure"]["code"],
+        &found["failure"]["smallest"]["code"],
+    ] {
+        let code = code.as_str().unwrap();
+        assert!(code.ends_with("-16384"), "{code}");
+        let again = run_in(directory.path(), &["torture", "--replay", code]);
+        let again = again.fails(1, &[]);
+        for words in [
+            "at most 16 KiB is old or new as a whole; 12 longer",
+            "| torn",
+        ] {
+            assert!(again.out.contains(words), "{}", again.out);
+        }
+    }
+}
+
+#[test]
+fn an_atomic_unit_is_of_blocks_and_of_a_disk_that_is_only_a_cache() {
+    let both = ["--workload", "true", "--check", "true", "--file"];
+    let torture = |more: &[&str]| run(&"torture".and(&[&both[..], more].concat()));
+    let with_device = ["--atomic-writes", "16KiB", "--dedup"];
+    torture(&with_device).fails(2, &["--atomic-writes", "--dedup"]);
+    let recordings = [
+        "--nvme-tcp",
+        "--block",
+        "16384",
+        "--workload",
+        "true",
+        "--check",
+        "true",
+    ];
+    run(&"torture".and(&recordings)).fails_in_one_line(2, &["over NVMe/TCP", "512 or 4096"]);
+    torture(&["--atomic-writes", "5000"])
+        .fails_in_one_line(2, &["--atomic-writes 5000", "4096 bytes"]);
 }
 
 #[test]

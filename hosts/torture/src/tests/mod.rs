@@ -1,6 +1,7 @@
 //! The states that a power cut can leave, against a definition that shares no code with the cutter;
 //! and recordings in files.
 
+mod atomic;
 mod campaign;
 mod disks;
 mod draws;

@@ -19,7 +19,7 @@ fn completed(recording: &Recording, request: usize) -> Option<usize> {
 }
 
 /// Returns true if a write is durable before entry `cut`.
-fn durable(recording: &Recording, write: usize, cut: usize) -> bool {
+pub(super) fn durable(recording: &Recording, write: usize, cut: usize) -> bool {
     let before = |request, limit| completed(recording, request).is_some_and(|at| at < limit);
     if matches!(recording.events[write], Event::Write { through: true, .. }) && before(write, cut) {
         return true;
@@ -52,7 +52,7 @@ fn allowed(recording: &Recording, block: u64, cut: usize) -> BTreeSet<ContentId>
 }
 
 /// Requests that overlap in time, on a few blocks.
-fn random_script(random: &mut Xoshiro256PlusPlus, blocks: u64, length: usize) -> Script {
+pub(super) fn random_script(random: &mut Xoshiro256PlusPlus, blocks: u64, length: usize) -> Script {
     let mut script = Script::new(blocks);
     let mut open = Vec::new();
     for _ in 0..length {

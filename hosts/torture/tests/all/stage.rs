@@ -63,6 +63,7 @@ fn first_failure(recording: &Recording, check: &str, rounds: u64) -> Option<Code
     Some(Code {
         recording: id(recording).unwrap(),
         cut,
+        atomic: None,
         firmware: None,
     })
 }
