@@ -488,11 +488,15 @@ impl Device {
     pub fn submit_request(&mut self, now: u64, pages: &[PageCommand]) -> Completion {
         let mut whole = Completion {
             done_at: now,
-            result: self.begin_request(pages),
+            result: Ok(()),
         };
-        if whole.result.is_err() {
-            return whole;
-        }
+        let is_untorn = match self.begin_request(pages) {
+            Ok(is_untorn) => is_untorn,
+            Err(refusal) => {
+                whole.result = Err(refusal);
+                return whole;
+            }
+        };
         for (index, page) in pages.iter().enumerate() {
             self.look_ahead(pages, index, |page| *page);
             let one = if index + 1 < pages.len() {
@@ -504,19 +508,25 @@ impl Device {
                 done_at: whole.done_at.max(one.done_at),
                 result: whole.result.and(one.result),
             };
+            // The firmware has undone the pages before.
+            if is_untorn && whole.result.is_err() {
+                break;
+            }
         }
         whole
     }
 
-    /// Announces a request that writes consecutive pages.
-    fn begin_request(&mut self, pages: &[PageCommand]) -> Result<(), Refusal> {
+    /// Announces a request that writes consecutive pages; returns true if it is one.
+    fn begin_request(&mut self, pages: &[PageCommand]) -> Result<bool, Refusal> {
         let is_next = |pair: &[PageCommand]| pair[1].lpn == pair[0].lpn.offset(1);
         let writes = pages.iter().all(|page| page.kind == PageKind::Write);
         match pages {
             [first, _, ..] if writes && pages.windows(2).all(is_next) => {
-                self.begin_write(first.lpn, pages.len() as u32)
+                let bytes = (pages.len() * PAGE_BYTES) as u64;
+                self.begin_write(first.lpn, pages.len() as u32)?;
+                Ok(bytes <= self.untorn_bytes_max(PAGE_BYTES as u64))
             }
-            _ => Ok(()),
+            _ => Ok(false),
         }
     }
 

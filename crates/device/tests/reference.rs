@@ -21,7 +21,7 @@ const OF_THE_FILE: [&str; 6] = [
 ];
 
 /// Fields omitted when they have their defaults.
-const SILENT: [&str; 27] = [
+const SILENT: [&str; 28] = [
     "link.write_saves_ns",
     "timing.erase_suspend_ns",
     "timing.erase_suspensions",

@@ -46,6 +46,7 @@ mod space;
 mod stale_entries;
 mod survival;
 mod two_tails;
+mod untorn;
 mod volatile_buffer;
 mod wear;
 mod write_buffer;

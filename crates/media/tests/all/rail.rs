@@ -25,6 +25,8 @@ enum Wait {
     /// Of the clearings and erases so far.
     Clear(prop::sample::Index),
     Both(prop::sample::Index, prop::sample::Index),
+    /// The stores of the current command.
+    Own,
 }
 
 #[derive(Clone, Debug)]
@@ -57,6 +59,13 @@ enum Action {
         wait: Wait,
     },
     Fence,
+    /// A store that others may name, after the earlier ones to its word.
+    Name {
+        word: usize,
+        value: u64,
+    },
+    /// From now on the host's stores come after one that can be named, or no longer.
+    Order(Option<prop::sample::Index>),
     AckAfter(Wait),
     /// Ends a command; its acknowledgement can be settled from now on.
     EndCommand,
@@ -76,6 +85,7 @@ fn wait() -> impl Strategy<Value = Wait> {
         1 => (index(), 2..5u16).prop_map(|(index, count)| Wait::Pages(index, count)),
         1 => index().prop_map(Wait::Clear),
         1 => (index(), index()).prop_map(|(page, clear)| Wait::Both(page, clear)),
+        1 => Just(Wait::Own),
     ]
 }
 
@@ -90,6 +100,9 @@ fn action() -> impl Strategy<Value = Action> {
             .prop_map(|(word, value, host, wait)| Action::Change { word: word * 13, value, host, wait }),
         2 => (0..WORDS - 20, 1..20usize, wait()).prop_map(|(start, len, wait)| Action::Clear { start, len, wait }),
         2 => Just(Action::Fence),
+        2 => (0..6usize, 1..100u64).prop_map(|(word, value)| Action::Name { word: word * 13, value }),
+        1 => any::<prop::sample::Index>().prop_map(|index| Action::Order(Some(index))),
+        1 => Just(Action::Order(None)),
         1 => wait().prop_map(Action::AckAfter),
         4 => Just(Action::EndCommand),
         3 => any::<prop::sample::Index>().prop_map(Action::Settle),
@@ -197,6 +210,8 @@ struct Model {
     /// Newest program of each page ever programmed, in order of issue.
     programs: Vec<((u32, u32), usize)>,
     names: Vec<(ClearId, Vec<usize>)>,
+    /// Operations before the host's stores.
+    opened: Option<Vec<usize>>,
     command: BTreeSet<usize>,
     ended: Vec<(AckSet, BTreeSet<usize>)>,
     identity: u64,
@@ -213,6 +228,7 @@ impl Model {
             fenced: Vec::new(),
             programs: Vec::new(),
             names: Vec::new(),
+            opened: None,
             command: BTreeSet::new(),
             ended: Vec::new(),
             identity: 0,
@@ -267,6 +283,11 @@ impl Model {
                 operations.extend(more);
                 (page.and(clear), operations)
             }
+            Wait::Own => {
+                let is_store = |at: &usize| self.stores().contains(at);
+                let own = self.command.iter().copied().filter(is_store);
+                (After::OWN_STORES, own.collect())
+            }
             Wait::Page(_) | Wait::Pages(..) | Wait::Clear(_) => (After::NOTHING, Vec::new()),
         }
     }
@@ -288,6 +309,9 @@ impl Model {
         }
 
         if critical {
+            if matches!(effect, Effect::Store { .. }) {
+                comes_after.extend(self.opened.iter().flatten());
+            }
             self.command.insert(self.issued.len());
         }
 
@@ -399,6 +423,26 @@ impl Model {
             Action::Fence => {
                 self.media.fence();
                 self.fenced = self.stores();
+            }
+            Action::Name { word, value } => {
+                let id = self
+                    .media
+                    .store_named(*word, *value, Purpose::Host, After::NOTHING);
+                let to_word = |at: &usize| {
+                    let effect = &self.issued[*at].effect;
+                    matches!(effect, Effect::Store { .. })
+                        && words_of(effect).any(|stored| stored == *word)
+                };
+                let earlier = (0..self.issued.len()).filter(to_word).collect();
+                self.names.push((id, vec![self.issued.len()]));
+                let (word, value) = (*word, *value);
+                self.issue(Effect::Store { word, value }, earlier, true);
+            }
+            Action::Order(index) => {
+                let named = index.filter(|_| !self.names.is_empty());
+                let named = named.map(|index| index.get(&self.names).clone());
+                self.media.order_stores(named.as_ref().map(|(id, _)| *id));
+                self.opened = named.map(|(_, operations)| operations);
             }
             Action::AckAfter(wait) => {
                 let (after, names) = self.wait(wait);

@@ -14,6 +14,10 @@ pub trait HostData {
     fn put(&mut self, bytes: &[u8]);
     /// Appends `len` zero bytes for the host.
     fn put_zeroes(&mut self, len: usize);
+    /// Returns true if the next `len` bytes from the host are there, so that `take` cannot fail.
+    fn holds(&self, _len: usize) -> bool {
+        false
+    }
 }
 
 /// Data contiguous in memory.
@@ -36,6 +40,9 @@ impl HostData for InMemory<'_> {
     }
     fn put_zeroes(&mut self, len: usize) {
         self.to_host.resize(self.to_host.len() + len, 0);
+    }
+    fn holds(&self, len: usize) -> bool {
+        self.from_host.len() >= len
     }
 }
 

@@ -7,7 +7,7 @@
 //! durability (`durable`).
 
 use super::blocks::{Blocks, Namespace, PAGE_SHIFT, Piece, pieces, whole_pages};
-use super::data::HostData;
+use super::data::{HostData, InMemory, take_all};
 use super::faults::FaultInjector;
 use super::issuer::{Actor, Issuer};
 use super::namespaces::Namespaces;
@@ -345,27 +345,52 @@ impl ActiveCommand<'_, '_> {
         Ok(())
     }
 
-    /// Announces a write that a power cut must not tear. It keeps the device until it ends.
-    fn begin_untorn(&mut self, namespace: &Namespace, blocks: Blocks) -> Result<bool, Status> {
-        if blocks.count < 2 || blocks.count > self.untorn_blocks {
-            return Ok(false);
-        }
-        self.pause()?;
-        let mut pages = pieces(namespace, blocks).map(|piece| piece.lpn);
-        let first = pages.next().map_or(HostLpn::ZERO, HostLpn::from);
-        let len = 1 + pages.count() as u32;
-        self.device.begin_write(first, len).map_err(status_of)?;
-        Ok(len > 1)
-    }
-
+    /// Writes a range, as a whole or not at all if it is within the limit.
     pub(super) fn write_all(
         &mut self,
         namespace: &Namespace,
         blocks: Blocks,
         data: &mut dyn HostData,
     ) -> Result<(), Status> {
+        if !(2..=self.untorn_blocks).contains(&blocks.count) {
+            return self.write_pieces(namespace, blocks, false, data);
+        }
+
+        // What may fail comes before the first page: data that are missing, and pages of which the host writes a part.
+        let bytes = (blocks.count as usize) << namespace.lba_shift;
+        if !data.holds(bytes) {
+            let gathered = take_all(data, bytes);
+            if gathered.len() < bytes {
+                return Err(Status::DATA_TRANSFER);
+            }
+            let mut gathered = InMemory {
+                from_host: &gathered,
+                to_host: &mut Vec::new(),
+            };
+            return self.write_all(namespace, blocks, &mut gathered);
+        }
+        self.pause()?;
+        let parts = pieces(namespace, blocks).filter(|piece| piece.len < PAGE_BYTES);
+        for piece in parts {
+            self.view_piece(&piece, |_| Ok(()))?;
+        }
+
+        // It keeps the device until it ends.
+        let mut pages = pieces(namespace, blocks).map(|piece| piece.lpn);
+        let first = pages.next().map_or(HostLpn::ZERO, HostLpn::from);
+        let len = 1 + pages.count() as u32;
+        self.device.begin_write(first, len).map_err(status_of)?;
+        self.write_pieces(namespace, blocks, true, data)
+    }
+
+    fn write_pieces(
+        &mut self,
+        namespace: &Namespace,
+        blocks: Blocks,
+        is_untorn: bool,
+        data: &mut dyn HostData,
+    ) -> Result<(), Status> {
         self.touch(namespace, blocks);
-        let is_untorn = self.begin_untorn(namespace, blocks)?;
         let written = pieces(namespace, blocks).try_for_each(|piece| {
             if !is_untorn {
                 self.pause()?;

@@ -36,7 +36,7 @@ impl Done {
     }
 
     fn is_named(&self) -> bool {
-        matches!(self.op.kind, OpKind::NvClear | OpKind::Erase)
+        self.op.kind.is_named()
     }
 }
 
@@ -110,11 +110,12 @@ fn draw(
         8 => OpKind::NvClear,
         9 => OpKind::Erase,
         10 => OpKind::Wait,
+        _ if noise.below(3) == 0 => OpKind::NvMark,
         _ => OpKind::NvWrite,
     };
     // Erases and clearings have the place of a name for their own.
     let after = match kind {
-        OpKind::NvClear | OpKind::Erase if after.named_clear().is_some() => After::NOTHING,
+        kind if kind.is_named() && after.named_clear().is_some() => After::NOTHING,
         _ => after,
     };
     let mut op = Op::new(kind, Purpose::Host, after);
@@ -125,7 +126,7 @@ fn draw(
             next[stream] += 1;
         }
         OpKind::Read => op.page = Ppn(noise.below(3 * 64)),
-        OpKind::NvClear | OpKind::Erase => {
+        kind if kind.is_named() => {
             // Those that share a name are recorded one after the other.
             let shares = last.is_some_and(|last| last.kind == kind) && noise.below(2) == 0;
             *names += u64::from(!shares);
@@ -182,7 +183,7 @@ fn sequence(seed: u64, word_line: WordLine) -> Vec<Done> {
 fn waits(op: &Op, before: &Done, row_begins: bool, word_line: WordLine) -> bool {
     let pages = op.after_page.0..op.after_page.0.saturating_add(op.after_pages.into());
     let is_program = before.op.kind == OpKind::Program;
-    let named = !matches!(op.kind, OpKind::NvClear | OpKind::Erase)
+    let named = !op.kind.is_named()
         && op.clear_id != ClearId(0)
         && before.is_named()
         && before.op.clear_id == op.clear_id;
@@ -192,7 +193,7 @@ fn waits(op: &Op, before: &Done, row_begins: bool, word_line: WordLine) -> bool 
         && before.op.page.0 / 64 == op.page.0 / 64
         && before.op.page.0 + geometry(word_line).dies() == op.page.0;
     op.after_all && row_begins
-        || op.after_fence && before.op.kind == OpKind::NvWrite
+        || op.after_fence && matches!(before.op.kind, OpKind::NvWrite | OpKind::NvMark)
         || op.after_pages > 0 && is_program && pages.contains(&before.op.page.0)
         || named
         || in_order

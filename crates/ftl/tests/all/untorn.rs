@@ -1,0 +1,110 @@
+//! Writes of several pages that a power cut leaves whole or absent: their cost, their limits, and many of them interrupted.
+
+use crate::kit::{content, device, durable, put, small_config, small_geometry};
+use remap_ssd_ftl::{Config, Ftl, Lpn, Refusal, SchemeKind};
+use remap_ssd_media::{Media, OpKind, Outcome, Page, Purpose};
+
+fn config(scheme: SchemeKind) -> Config {
+    Config {
+        untorn_bytes: 64 << 10,
+        dedup: false,
+        ..small_config(scheme)
+    }
+}
+
+/// Writes `len` pages from `lpn` on, with the identities from `identity` on.
+fn write(ftl: &mut Ftl, lpn: u32, len: u32, identity: u64) -> Result<(), Refusal> {
+    ftl.begin_write(Lpn(lpn), len)?;
+    for at in 0..len {
+        ftl.write_more(Lpn(lpn + at), &content(identity + u64::from(at)))?;
+    }
+    ftl.end_write();
+    Ok(())
+}
+
+fn kinds(ftl: &mut Ftl) -> Vec<OpKind> {
+    let ops = std::mem::take(&mut ftl.media_mut().ops);
+    let of_host = ops.iter().filter(|op| op.purpose == Purpose::Host);
+    of_host.map(|op| op.kind).collect()
+}
+
+#[test]
+fn a_write_costs_two_stores_and_no_page() {
+    let mut ftl = device(small_geometry(), &config(SchemeKind::RemapSsd));
+    put(&mut ftl, 0, 1);
+    ftl.media_mut().ops.clear();
+    let programs = ftl.stats().host_programs;
+    write(&mut ftl, 8, 5, 100).unwrap();
+    let done = kinds(&mut ftl);
+    assert_eq!(done[0], OpKind::NvMark);
+    assert_eq!(done[1..6], [OpKind::Program; 5]);
+    assert_eq!(done[6..], [OpKind::NvWrite]);
+    assert_eq!(ftl.stats().host_programs - programs, 5);
+
+    // A page alone, and a write above the limit, name nothing.
+    assert_eq!(ftl.untorn_pages_max(), 17);
+    write(&mut ftl, 8, 1, 200).unwrap();
+    write(&mut ftl, 8, 18, 300).unwrap();
+    assert!(!kinds(&mut ftl).contains(&OpKind::NvMark));
+}
+
+#[test]
+fn a_read_within_a_write_sees_its_pages_and_does_not_end_it() {
+    let mut ftl = device(small_geometry(), &config(SchemeKind::None));
+    ftl.media_mut().attach_rail();
+    ftl.begin_write(Lpn(3), 2).unwrap();
+    ftl.write_more(Lpn(3), &content(7)).unwrap();
+    assert_eq!(ftl.read(Lpn(3)), Ok(Page::Identity(7)));
+    let image = ftl.media().cut(|| Outcome::Whole);
+    let (mut cut, _) = Ftl::recover(Media::from_image(&image), ftl.config().clone()).unwrap();
+    assert_eq!(
+        cut.read(Lpn(3)),
+        Ok(Page::Zeroes),
+        "the write has not ended"
+    );
+    assert_eq!(ftl.begin_write(Lpn(600), 2), Err(Refusal::OutOfRange));
+}
+
+/// The last operation of each write is missing: hundreds in a row, which fill every word and the list.
+#[test]
+fn interrupted_writes_stay_absent_however_many_there_are() {
+    for scheme in durable() {
+        let mut ftl = device(small_geometry(), &config(scheme));
+        (0..600).for_each(|lpn| put(&mut ftl, lpn, u64::from(lpn) + 1));
+        let mut most = 0;
+        for nth in 0..400u32 {
+            ftl.media_mut().ops.clear();
+            ftl.media_mut().attach_rail();
+            let lpn = nth * 7 % 590;
+            write(&mut ftl, lpn, 2 + nth % 5, 100_000).unwrap();
+            let last = ftl.media().pending() - 1;
+            let mut ops = 0..;
+            let image = ftl.media().cut(|| match ops.next() == Some(last) {
+                true => Outcome::Absent,
+                false => Outcome::Whole,
+            });
+            let config = ftl.config().clone();
+            let recovered = Ftl::recover(Media::from_image(&image), config);
+            let (next, report) =
+                recovered.unwrap_or_else(|error| panic!("{scheme}, cut {nth}: {error}"));
+            ftl = next;
+            ftl.check().unwrap();
+            most = most.max(report.aborted);
+            for lpn in lpn..lpn + 2 + nth % 5 {
+                let before = Page::Identity(u64::from(lpn) + 1);
+                assert_eq!(ftl.read(Lpn(lpn)), Ok(before), "{scheme}, cut {nth}");
+            }
+        }
+        assert!((2..=192).contains(&most), "{scheme}: {most} numbers");
+
+        // Everything is as if none of them had happened, also after everything has been collected.
+        (0..4000u32).for_each(|step| put(&mut ftl, 100 + step % 300, 200_000));
+        let left = (0..100).chain(400..600);
+        for lpn in left {
+            let before = Page::Identity(u64::from(lpn) + 1);
+            assert_eq!(ftl.read(Lpn(lpn)), Ok(before), "{scheme}");
+        }
+        write(&mut ftl, 0, 4, 300_000).unwrap();
+        assert_eq!(ftl.read(Lpn(3)), Ok(Page::Identity(300_003)));
+    }
+}
