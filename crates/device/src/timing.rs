@@ -208,7 +208,7 @@ impl Timing {
                     self.clears.note(op.clear_id, end, now);
                     self.own_stores_end = end;
                 }
-                if op.purpose == Purpose::Host {
+                if matches!(op.purpose, Purpose::Host | Purpose::WriteBack) {
                     self.own_stores_end = self.own_stores_end.max(end);
                 }
                 end

@@ -40,6 +40,8 @@ pub struct Ftl {
     /// The words that name writes in progress, and the write that the current command makes.
     pub(crate) open_writes: OpenWrites,
     pub(crate) open_write: Option<Box<UntornWrite>>,
+    /// The pages of the current write stay in a volatile write buffer, where they are one set.
+    pub(crate) is_set: bool,
     pub(crate) files: FileMap,
     /// Pages that the host has written and that are not on flash yet, if the device buffers writes.
     pub(crate) buffer: Option<Box<WriteBuffer>>,
@@ -116,6 +118,7 @@ impl Ftl {
             atomic_slot: AtomicSlot::new(&config, &layout),
             open_writes: OpenWrites::new(config.guards, &layout),
             open_write: None,
+            is_set: false,
             files: FileMap::new(&config, &layout),
             buffer: WriteBuffer::new(&config, &layout, &geometry, media.mode()).map(Box::new),
             core: Core::new(config, media, reserve),

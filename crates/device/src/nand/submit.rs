@@ -520,7 +520,7 @@ impl Nand {
             self.programs.add(page, 1, program, self.graph.name(node));
             self.programs.set_way(node, Way { ready, source });
         }
-        if work == Work::NvStore && op.purpose == Purpose::Host {
+        if work == Work::NvStore && matches!(op.purpose, Purpose::Host | Purpose::WriteBack) {
             self.own_stores.push(self.graph.name(node));
         }
         if op.kind == OpKind::Erase && op.page != NO_PAGE {

@@ -18,4 +18,5 @@ mod timing;
 mod timing_waits;
 mod units_in_buffer;
 mod units_with_bytes;
+mod untorn;
 mod volatile_buffer;

@@ -28,6 +28,7 @@ use crate::config::layout::{BUFFER_HEADER_WORDS, NvramLayout, buffer_slot_words}
 use crate::error::Contradiction;
 use crate::mapping::map::Map;
 use crate::records::open_writes::PageOrder;
+use crate::records::sets::PageSets;
 use crate::records::twins::Twins;
 use crate::stats::RemapCounts;
 use bitfield_struct::bitfield;
@@ -170,6 +171,8 @@ pub(crate) struct WriteBuffer {
     free: VecDeque<FreeSlot>,
     /// Equal pages, from the first remap that left a page here.
     twins: Option<Twins>,
+    /// Pages that leave a volatile buffer together.
+    pub sets: PageSets,
     /// Slots that recovery could not read.
     damaged: Vec<u32>,
     /// Remaps and copies of pages that left the buffer: of no command.
@@ -210,6 +213,7 @@ impl WriteBuffer {
             free: (0..slots).map(FreeSlot::new).collect(),
             remapped: RemapCounts::default(),
             twins: None,
+            sets: PageSets::default(),
             damaged: Vec::new(),
         })
     }
@@ -338,6 +342,23 @@ impl WriteBuffer {
         Cow::Owned(all)
     }
 
+    /// Pages that leave a volatile buffer if these do, each once; those of one set follow each other.
+    pub(crate) fn with_sets(&self, lpns: &[Lpn]) -> Vec<Lpn> {
+        let mut found = BTreeSet::new();
+        let mut all = Vec::with_capacity(lpns.len());
+        for lpn in lpns {
+            match self.sets.of(*lpn) {
+                None => all.push(*lpn),
+                // A write may have ended before its last page.
+                Some(set) if found.insert(set) => {
+                    all.extend(self.sets.pages(set).filter(|lpn| self.has(*lpn)));
+                }
+                Some(_) => {}
+            }
+        }
+        all
+    }
+
     /// The page before this one in its ring: the page itself if it is alone.
     pub(crate) fn twin(&self, lpn: Lpn) -> Option<Lpn> {
         let twin = self.twins.as_ref()?.previous(self.slot(lpn)?);
@@ -443,6 +464,7 @@ impl WriteBuffer {
     /// Removes the page of an LPN, which something newer has superseded.
     pub(crate) fn remove(&mut self, lpn: Lpn, superseded: Superseded) {
         if let Some(slot) = self.index.remove(&lpn) {
+            self.sets.leave(lpn);
             self.free(slot, superseded);
         }
     }

@@ -10,4 +10,5 @@ pub(crate) mod doubts;
 pub(crate) mod files;
 pub(crate) mod newest;
 pub(crate) mod open_writes;
+pub(crate) mod sets;
 pub(crate) mod twins;

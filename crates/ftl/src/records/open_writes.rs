@@ -26,6 +26,8 @@ pub(crate) struct UntornWrite {
     pub open: OpenWrite,
     pub first: Lpn,
     pub len: u32,
+    /// Its pages leave a volatile write buffer.
+    pub leaves: bool,
     /// Earlier mappings of the pages so far.
     pub before: Vec<(Lpn, Option<Mapping>)>,
 }

@@ -224,7 +224,7 @@ impl Ftl {
     }
 
     #[cold]
-    fn write_back_pages(&mut self, lpns: &[Lpn]) -> Result<(), Refusal> {
+    pub(super) fn write_back_pages(&mut self, lpns: &[Lpn]) -> Result<(), Refusal> {
         if lpns.is_empty() {
             return Ok(());
         }
@@ -232,13 +232,22 @@ impl Ftl {
         let mark = self.core.media.begin_write_back();
         let earlier = self.core.stats.remap_counts();
         let buffer = self.buffer.as_ref().expect("it has pages");
-        let leaving = buffer.with_twins(lpns);
+        let leaving = match self.core.config.has_volatile_buffer() {
+            true => buffer.with_sets(lpns).into(),
+            false => buffer.with_twins(lpns),
+        };
+        let sets: Vec<Option<u64>> = leaving.iter().map(|lpn| buffer.sets.of(*lpn)).collect();
         let mut written = 0;
-        let result = leaving.iter().try_for_each(|lpn| {
-            self.write_back_page(*lpn)?;
-            written += 1;
-            Ok(())
-        });
+        let result = sets
+            .chunk_by(|one, other| one.is_some() && one == other)
+            .try_for_each(|set| {
+                match &leaving[written..written + set.len()] {
+                    [lpn] => self.write_back_page(*lpn)?,
+                    lpns => self.write_back_set(lpns)?,
+                }
+                written += set.len();
+                Ok(())
+            });
         // 1. the entries of the pages that were remapped  2. their slots are filled again.
         self.end_write();
         for lpn in &leaving[..written] {
@@ -251,7 +260,7 @@ impl Ftl {
         result
     }
 
-    fn write_back_page(&mut self, lpn: Lpn) -> Result<(), Refusal> {
+    pub(super) fn write_back_page(&mut self, lpn: Lpn) -> Result<(), Refusal> {
         self.may_change()?;
         if self.core.config.caches_mapping() {
             self.cache_entry(lpn)?;
@@ -267,6 +276,9 @@ impl Ftl {
         match buffer.twin(lpn).filter(has_left) {
             Some(twin) => self.write_twin(lpn, twin, &page),
             None if page.is_merged => self.write_back_merged(lpn, &page.payload()),
+            None if self.open_write.is_some() => {
+                self.write_page(lpn, &page.payload(), self.written_order())
+            }
             None => self.write_page(lpn, &page.payload(), page.order()),
         }
     }

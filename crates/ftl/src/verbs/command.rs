@@ -66,7 +66,7 @@ impl Ftl {
     /// # Errors
     /// `OutOfRange`, `MediaError`.
     pub fn find(&mut self, lpn: Lpn) -> Result<Option<Ppn>, Refusal> {
-        if self.open_write.is_some() {
+        if self.open_write.is_some() || self.is_set {
             return self.peek(lpn);
         }
         if self.core.config.caches_mapping() && self.may_change().is_ok() {
@@ -88,7 +88,7 @@ impl Ftl {
     /// # Errors
     /// `OutOfRange`, `MediaError`.
     pub fn peek(&mut self, lpn: Lpn) -> Result<Option<Ppn>, Refusal> {
-        if self.open_write.is_none() {
+        if self.open_write.is_none() && !self.is_set {
             self.end_write();
         }
         self.range(lpn, 1)?;
@@ -171,6 +171,10 @@ impl Ftl {
                     ftl.write_page(lpn, payload, ftl.written_order())
                 }),
             };
+        }
+        if self.is_set {
+            self.core.stats.host_writes += 1;
+            return self.enter_buffer(lpn, payload, false);
         }
         if self.buffer.is_some() {
             return self.write_buffered(lpn, payload, false);
@@ -298,6 +302,7 @@ impl Ftl {
     /// calls it first.
     #[inline]
     pub fn end_write(&mut self) {
+        self.is_set = false;
         if self.open_write.is_some() {
             self.end_untorn();
         } else if std::mem::take(&mut self.write_goes_on) {
@@ -389,6 +394,7 @@ impl Ftl {
         self.core.stats.host_deallocations += u64::from(len);
 
         // Room first: making it may collect garbage, which changes tables.
+        self.part_sets(range.clone())?;
         self.make_cache_room()?;
         self.make_dealloc_room(1)?;
         let wsn = self.core.clock.tick();

@@ -61,7 +61,10 @@ impl Ftl {
                 ftl.program_changed(lpn, payload, After::FENCE).map(drop)
             });
         }
-        if is_buffered {
+        if self.is_set {
+            self.core.stats.host_writes += 1;
+            self.enter_buffer(lpn, payload, true)
+        } else if is_buffered {
             self.write_buffered(lpn, payload, true)
         } else {
             self.program_past_buffer(lpn, payload, After::FENCE)
@@ -95,6 +98,7 @@ impl Ftl {
         after: After,
     ) -> Result<(), Refusal> {
         self.issue_gathered();
+        self.part_sets(lpn..lpn.offset(1))?;
         if self.hybrid {
             self.make_extension_room(1)?;
         }

@@ -14,6 +14,7 @@ use crate::ftl::Ftl;
 use crate::records::buffer::Superseded;
 use crate::records::open_writes::{PageOrder, UntornWrite};
 use remap_ssd_media::{After, Lpn};
+use std::ops::Range;
 
 impl Ftl {
     /// The order of a page that the host writes.
@@ -31,9 +32,6 @@ impl Ftl {
     /// Pages of the largest write that a power cut leaves whole or absent; 1 if only pages are.
     pub fn untorn_pages_max(&self) -> u32 {
         let (bytes, geometry) = (self.core.config.untorn_bytes, &self.core.geometry);
-        if self.core.config.has_volatile_buffer() {
-            return 1;
-        }
         // A write may begin and end within a page.
         let pages = match bytes.div_ceil(geometry.page_bytes() as u64) {
             0 => 1,
@@ -51,13 +49,21 @@ impl Ftl {
     pub fn begin_write(&mut self, lpn: Lpn, len: u32) -> Result<(), Refusal> {
         self.end_write();
         self.writable(lpn, len)?;
-        if len < 2 || len > self.untorn_pages_max() || self.core.config.has_volatile_buffer() {
+        if len < 2 || len > self.untorn_pages_max() {
             return Ok(());
         }
         if !self.can_be_atomic() {
             return Err(Refusal::AtomicUnavailable);
         }
         let is_buffered = self.make_room_in_buffer(lpn, len)?;
+        if let Some(buffer) = &mut self.buffer
+            && is_buffered
+            && self.core.config.has_volatile_buffer()
+        {
+            buffer.sets.join(lpn..lpn.offset(len));
+            self.is_set = true;
+            return Ok(());
+        }
         if !is_buffered {
             self.make_room_for_write(len)?;
         }
@@ -100,6 +106,7 @@ impl Ftl {
             open: self.open_writes.begin(media, wsn, is_buffered),
             first,
             len,
+            leaves: false,
             before: Vec::with_capacity(len as usize),
         }));
     }
@@ -129,7 +136,13 @@ impl Ftl {
         // Pages that are about to be written again do not leave: each takes a slot beside its present one.
         let held = buffer.within(lpn..lpn.offset(pages)).len() as u32;
         if held + pages > self.core.config.buffer_slots(&self.core.geometry) {
+            self.part_sets(lpn..lpn.offset(pages))?;
             return Ok(false);
+        }
+        // A set is written back as one write, so it has no more pages than that may have.
+        let beside = buffer.sets.beside(&(lpn..lpn.offset(pages)));
+        if beside.len() as u32 + pages > self.untorn_pages_max() {
+            self.write_back_pages(&beside)?;
         }
         self.make_slots(pages, lpn..lpn.offset(pages))?;
         self.make_cache_room()?;
@@ -152,6 +165,46 @@ impl Ftl {
             self.abort_write();
         }
         written
+    }
+
+    /// Something durable is about to supersede these pages in a volatile write buffer: writes back those that are in a set with
+    /// others. The others could land before it, and would then be a part of a write.
+    pub(crate) fn part_sets(&mut self, lpns: Range<Lpn>) -> Result<(), Refusal> {
+        let sets = self.buffer.as_ref().map(|buffer| &buffer.sets);
+        match sets.map(|sets| sets.beside(&lpns)) {
+            Some(beside) if !beside.is_empty() => self.write_back_pages(&beside),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes pages of a volatile write buffer to flash as one write.
+    pub(crate) fn write_back_set(&mut self, lpns: &[Lpn]) -> Result<(), Refusal> {
+        self.may_change()?;
+        self.end_write();
+        if !self.can_be_atomic() {
+            return Err(Refusal::AtomicUnavailable);
+        }
+        self.make_room_for_write(lpns.len() as u32)?;
+        self.paused = true;
+        let wsn = self.core.clock.tick();
+        // In order: a damaged entry names this range.
+        let (first, last) = (lpns[0], lpns[lpns.len() - 1]);
+        self.open_write(wsn, first, last.offset_from(first) + 1, false);
+        self.fill_host_line();
+        for lpn in lpns {
+            let before = self.core.tables.map.get(*lpn);
+            if let Some(write) = &mut self.open_write {
+                write.leaves = true;
+                write.before.push((*lpn, before));
+            }
+            let written = self.write_back_page(*lpn);
+            if written.is_err() {
+                self.abort_write();
+                return written;
+            }
+        }
+        self.end_untorn();
+        Ok(())
     }
 
     /// Undoes the open write: the earlier pages still exist.
@@ -182,7 +235,12 @@ impl Ftl {
         } else {
             self.fill_host_line();
         }
-        let UntornWrite { open, before, .. } = *write;
+        let UntornWrite {
+            open,
+            before,
+            leaves,
+            ..
+        } = *write;
         let has_entries = open.has_entries();
         let is_buffered = open.slots.is_some();
         let committed = self.open_writes.commit(&mut self.core.media, open);
@@ -192,7 +250,9 @@ impl Ftl {
         self.paused = false;
 
         let lpns = before.iter().map(|(lpn, _)| *lpn);
-        if let Some(buffer) = &mut self.buffer {
+        if let Some(buffer) = &mut self.buffer
+            && !leaves
+        {
             for lpn in lpns {
                 match committed {
                     Some(committed) => buffer.wait_for(lpn, committed),
