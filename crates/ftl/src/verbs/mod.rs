@@ -14,4 +14,5 @@ mod merge;
 pub(crate) mod program;
 pub(crate) mod relearn;
 pub(crate) mod remap;
+mod sharing;
 pub(crate) mod table;

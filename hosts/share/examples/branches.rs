@@ -1,0 +1,169 @@
+//! What branches of a database cost: time, flash pages, and the speed of writes to them.
+//!
+//! ```sh
+//! cargo run --release -p remap-ssd-share --example branches -- 6144 1     # 6 GiB, one branch
+//! cargo run --release -p remap-ssd-share --example branches -- 8 1000     # 8 MiB, a thousand
+//! ```
+//! The arguments are the size of the file in MiB and the number of branches. The device is in memory,
+//! with the scheme `remap-ssd-x` and pages that may have 65,535 owners. Wall time is this machine's; device
+//! time is the simulated one of the same remaps on the same device.
+
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use remap_ssd_device::{Device, DeviceConfig, LocalDisk, Lpn, Remap};
+use remap_ssd_ftl::SchemeKind;
+use remap_ssd_media::ContentMode;
+use remap_ssd_media::Payload;
+use remap_ssd_share::branches;
+use remap_ssd_share::volume::Files;
+use remap_ssd_store::{Create, NewVolume, OpenOptions, Processes, Store, Volume};
+use std::error::Error;
+use std::time::{Duration, Instant};
+
+const MIB: u64 = 1 << 20;
+const PAGE: u64 = 4096;
+/// Pages overwritten in the file and in a branch, to compare the speed of both.
+const WRITES: u64 = 20_000;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+fn config(bytes: u64, branches: u64) -> Result<DeviceConfig> {
+    // The branches, the file itself, and a part for records.
+    let size = bytes * (branches + 1) + bytes / 8 + (branches + 64) * PAGE + 64 * MIB;
+    let mut config = DeviceConfig::for_service(size, SchemeKind::RemapSsdX, false)?;
+    config.firmware.count_max = 65_535;
+    Ok(config)
+}
+
+/// Simulated time of remapping `pages` pages once, after they were written: ns.
+fn device_time_ns(bytes: u64) -> Result<u64> {
+    let mut config = config(bytes, 1)?;
+    config.content = ContentMode::Identity;
+    let mut device = Device::format(config)?;
+    let pages = (bytes / PAGE) as u32;
+    let mut now = 0;
+    for page in 0..pages {
+        let done = device.write(now, Lpn(page), &Payload::Identity(u64::from(page) + 1));
+        done.result?;
+        now = done.done_at;
+    }
+    let remap = Remap {
+        target: Lpn(pages),
+        source: Lpn(0),
+        len: pages,
+        relocate: false,
+        atomic: false,
+    };
+    let done = device.remap(now, &remap);
+    done.result?;
+    Ok(done.done_at - now)
+}
+
+/// Overwrites random pages of a file; returns the time.
+fn overwrite(store: &dyn Store, name: &str, seed: u64) -> Result<Duration> {
+    let file = store.open(name, OpenOptions::default())?;
+    let pages = store.size(file)? / PAGE;
+    let random = &mut Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut page = [0; PAGE as usize];
+    random.fill(&mut page[..]);
+    let begin = Instant::now();
+    for _ in 0..WRITES {
+        store.write(file, random.random_range(0..pages) * PAGE, &page)?;
+    }
+    store.sync(file)?;
+    Ok(begin.elapsed())
+}
+
+fn main() -> Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let mut number = |default: u64| arguments.next().map_or(Ok(default), |text| text.parse());
+    let (bytes, count) = (number(64)? * MIB, number(10)?);
+
+    let device = Device::in_memory(config(bytes, count)?)?;
+    let new = NewVolume {
+        files_max: u32::try_from(count)? + 16,
+        ..NewVolume::default()
+    };
+    let volume = Volume::create(
+        LocalDisk::new(device),
+        &Processes::One,
+        &new,
+        &mut |_, _| {},
+    )?;
+    let file = volume.open("db", Create::New.into())?;
+    let random = &mut Xoshiro256PlusPlus::seed_from_u64(1);
+    let mut piece = vec![0; MIB as usize];
+    for offset in (0..bytes).step_by(MIB as usize) {
+        random.fill(&mut piece[..]);
+        volume.write(file, offset, &piece)?;
+    }
+    volume.sync(file)?;
+    let own = overwrite(&volume, "db", 2)?;
+
+    let disk = volume.into_disk();
+    let before = disk.device().stats();
+    let volume = Volume::open(disk, &Processes::One)?;
+    let names: Vec<String> = (1..=count).map(|number| format!("db-{number}")).collect();
+    let begin = Instant::now();
+    branches::create(&volume, "db", &names, 0, &mut |_, _| {})?;
+    let made = begin.elapsed();
+    let records = volume.statistics().pages_metadata;
+
+    let disk = volume.into_disk();
+    let after = disk.device().stats();
+    let volume = Volume::open(disk, &Processes::One)?;
+    let in_branch = overwrite(&volume, &names[0], 3)?;
+    let begin = Instant::now();
+    let found = branches::diff(&volume, &names[0], Some("db"))?;
+    let compared = begin.elapsed();
+    let begin = Instant::now();
+    let branch = volume.open(&names[0], OpenOptions::default())?;
+    let space = Files::space(&volume, branch)?;
+    let counted = begin.elapsed();
+    let begin = Instant::now();
+    branches::merge(&volume, &names[0], true)?;
+    let merged = begin.elapsed();
+
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    println!(
+        "file                       {} MiB, {} pages",
+        bytes / MIB,
+        bytes / PAGE
+    );
+    println!(
+        "branches                   {count}, {:.3} ms each",
+        ms(made) / count as f64
+    );
+    println!(
+        "device time of one         {:.3} ms",
+        device_time_ns(bytes)? as f64 / 1e6
+    );
+    println!(
+        "pages                      {} shared, {} copied",
+        after.remaps - before.remaps,
+        after.demoted() - before.demoted()
+    );
+    println!(
+        "flash pages programmed     {}: {} records of the volume, {} metadata, {} by garbage collection",
+        after.host_programs - before.host_programs + after.meta_programs - before.meta_programs
+            + after.gc_programs
+            - before.gc_programs,
+        records,
+        after.meta_programs - before.meta_programs,
+        after.gc_programs - before.gc_programs,
+    );
+    println!(
+        "{WRITES} pages overwritten   {:.1} ms in the file before, {:.1} ms in a branch",
+        ms(own),
+        ms(in_branch)
+    );
+    println!(
+        "diff                       {:.3} ms: {} pages; space {:.3} ms: {} of its own",
+        ms(compared),
+        found.pages(),
+        ms(counted),
+        space.alone
+    );
+    println!("merge                      {:.3} ms", ms(merged));
+    Ok(())
+}
