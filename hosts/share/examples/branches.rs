@@ -22,14 +22,16 @@ use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
 const PAGE: u64 = 4096;
-/// Pages overwritten in the file and in a branch, to compare the speed of both.
+/// Pages overwritten in a branch, and in a file that shares nothing.
 const WRITES: u64 = 20_000;
+/// Size of that file.
+const OWN_BYTES: u64 = 64 * MIB;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 fn config(bytes: u64, branches: u64) -> Result<DeviceConfig> {
-    // The branches, the file itself, and a part for records.
-    let size = bytes * (branches + 1) + bytes / 8 + (branches + 64) * PAGE + 64 * MIB;
+    // The branches, the file, the file of its own, and records.
+    let size = bytes * (branches + 1) + OWN_BYTES + (branches + 64) * PAGE + 64 * MIB;
     let mut config = DeviceConfig::for_service(size, SchemeKind::RemapSsdX, false)?;
     config.firmware.count_max = 65_535;
     Ok(config)
@@ -59,10 +61,22 @@ fn device_time_ns(bytes: u64) -> Result<u64> {
     Ok(done.done_at - now)
 }
 
+/// Makes a file of random bytes.
+fn fill(store: &dyn Store, name: &str, bytes: u64) -> Result<()> {
+    let file = store.open(name, Create::New.into())?;
+    let random = &mut Xoshiro256PlusPlus::seed_from_u64(1);
+    let mut piece = vec![0; MIB as usize];
+    for offset in (0..bytes).step_by(MIB as usize) {
+        random.fill(&mut piece[..]);
+        store.write(file, offset, &piece)?;
+    }
+    Ok(store.sync(file)?)
+}
+
 /// Overwrites random pages of a file; returns the time.
 fn overwrite(store: &dyn Store, name: &str, seed: u64) -> Result<Duration> {
     let file = store.open(name, OpenOptions::default())?;
-    let pages = store.size(file)? / PAGE;
+    let pages = store.size(file)?.min(OWN_BYTES) / PAGE;
     let random = &mut Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut page = [0; PAGE as usize];
     random.fill(&mut page[..]);
@@ -90,15 +104,8 @@ fn main() -> Result<()> {
         &new,
         &mut |_, _| {},
     )?;
-    let file = volume.open("db", Create::New.into())?;
-    let random = &mut Xoshiro256PlusPlus::seed_from_u64(1);
-    let mut piece = vec![0; MIB as usize];
-    for offset in (0..bytes).step_by(MIB as usize) {
-        random.fill(&mut piece[..]);
-        volume.write(file, offset, &piece)?;
-    }
-    volume.sync(file)?;
-    let own = overwrite(&volume, "db", 2)?;
+    fill(&volume, "db", bytes)?;
+    fill(&volume, "own", OWN_BYTES.min(bytes))?;
 
     let disk = volume.into_disk();
     let before = disk.device().stats();
@@ -112,7 +119,12 @@ fn main() -> Result<()> {
     let disk = volume.into_disk();
     let after = disk.device().stats();
     let volume = Volume::open(disk, &Processes::One)?;
-    let in_branch = overwrite(&volume, &names[0], 3)?;
+    // The first overwriting of each page, and the ones after it.
+    let own = [overwrite(&volume, "own", 2)?, overwrite(&volume, "own", 3)?];
+    let in_branch = [
+        overwrite(&volume, &names[0], 2)?,
+        overwrite(&volume, &names[0], 3)?,
+    ];
     let begin = Instant::now();
     let found = branches::diff(&volume, &names[0], Some("db"))?;
     let compared = begin.elapsed();
@@ -153,9 +165,11 @@ fn main() -> Result<()> {
         after.gc_programs - before.gc_programs,
     );
     println!(
-        "{WRITES} pages overwritten   {:.1} ms in the file before, {:.1} ms in a branch",
-        ms(own),
-        ms(in_branch)
+        "{WRITES} pages overwritten   {:.1} and {:.1} ms in a branch, {:.1} and {:.1} ms in a file that shares nothing",
+        ms(in_branch[0]),
+        ms(in_branch[1]),
+        ms(own[0]),
+        ms(own[1])
     );
     println!(
         "diff                       {:.3} ms: {} pages; space {:.3} ms: {} of its own",

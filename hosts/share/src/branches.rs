@@ -105,10 +105,13 @@ pub fn create(
     Ok(())
 }
 
-/// Removes the log and the journal of a branch that a cut kept from being made.
+/// Removes the log and the journal of a branch that a cut kept from being made; an error if the name
+/// is taken.
 fn remove_leftover(store: &dyn Store, from: &str, name: &str) -> Result<(), StoreError> {
-    if !matches!(open(store, name), Err(StoreError::NotFound(_))) {
-        return Ok(());
+    match open(store, name) {
+        Ok(_) => return Err(StoreError::Exists(name.to_owned())),
+        Err(StoreError::NotFound(_)) => {}
+        Err(error) => return Err(error),
     }
     for info in store.list()? {
         let is_beside = |suffix: &&&str| info.name == format!("{name}{suffix}");
