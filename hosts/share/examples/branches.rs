@@ -15,7 +15,6 @@ use remap_ssd_ftl::SchemeKind;
 use remap_ssd_media::ContentMode;
 use remap_ssd_media::Payload;
 use remap_ssd_share::branches;
-use remap_ssd_share::volume::Files;
 use remap_ssd_store::{Create, NewVolume, OpenOptions, Processes, Store, Volume};
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -88,10 +87,58 @@ fn overwrite(store: &dyn Store, name: &str, seed: u64) -> Result<Duration> {
     Ok(begin.elapsed())
 }
 
+/// Makes branches of `db` one by one; returns the time of each, in ascending order.
+fn make(store: &dyn Store, count: u64) -> Result<Vec<Duration>> {
+    let mut times = Vec::with_capacity(count as usize);
+    for number in 1..=count {
+        let begin = Instant::now();
+        branches::create(store, "db", &[format!("db-{number}")], 0, &mut |_, _| {})?;
+        times.push(begin.elapsed());
+    }
+    times.sort_unstable();
+    Ok(times)
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+/// What is done with one branch, after all have been made.
+fn use_one(volume: &Volume<LocalDisk>) -> Result<()> {
+    // The first overwriting of each page, and the ones after it.
+    for seed in [2, 3] {
+        println!(
+            "{WRITES} pages overwritten    {:.1} ms in a branch, {:.1} ms in a file that shares nothing",
+            ms(overwrite(volume, "db-1", seed)?),
+            ms(overwrite(volume, "own", seed)?)
+        );
+    }
+
+    let begin = Instant::now();
+    let found = branches::diff(volume, "db-1", Some("db"))?;
+    println!(
+        "diff                        {:.3} ms: {} pages",
+        ms(begin.elapsed()),
+        found.pages()
+    );
+    let begin = Instant::now();
+    let file = volume.open("db-1", OpenOptions::default())?;
+    let space = volume.space(file)?;
+    println!(
+        "space                       {:.3} ms: {} of its own",
+        ms(begin.elapsed()),
+        space.alone
+    );
+    let begin = Instant::now();
+    branches::merge(volume, "db-1", true)?;
+    println!("merge                       {:.3} ms", ms(begin.elapsed()));
+    Ok(())
+}
+
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
     let mut number = |default: u64| arguments.next().map_or(Ok(default), |text| text.parse());
-    let (bytes, count) = (number(64)? * MIB, number(10)?);
+    let (bytes, count) = (number(64)? * MIB, number(10)?.max(1));
 
     let device = Device::in_memory(config(bytes, count)?)?;
     let new = NewVolume {
@@ -110,74 +157,36 @@ fn main() -> Result<()> {
     let disk = volume.into_disk();
     let before = disk.device().stats();
     let volume = Volume::open(disk, &Processes::One)?;
-    let names: Vec<String> = (1..=count).map(|number| format!("db-{number}")).collect();
-    let begin = Instant::now();
-    branches::create(&volume, "db", &names, 0, &mut |_, _| {})?;
-    let made = begin.elapsed();
+    let times = make(&volume, count)?;
     let records = volume.statistics().pages_metadata;
-
     let disk = volume.into_disk();
     let after = disk.device().stats();
     let volume = Volume::open(disk, &Processes::One)?;
-    // The first overwriting of each page, and the ones after it.
-    let own = [overwrite(&volume, "own", 2)?, overwrite(&volume, "own", 3)?];
-    let in_branch = [
-        overwrite(&volume, &names[0], 2)?,
-        overwrite(&volume, &names[0], 3)?,
-    ];
-    let begin = Instant::now();
-    let found = branches::diff(&volume, &names[0], Some("db"))?;
-    let compared = begin.elapsed();
-    let begin = Instant::now();
-    let branch = volume.open(&names[0], OpenOptions::default())?;
-    let space = Files::space(&volume, branch)?;
-    let counted = begin.elapsed();
-    let begin = Instant::now();
-    branches::merge(&volume, &names[0], true)?;
-    let merged = begin.elapsed();
 
-    let ms = |time: Duration| time.as_secs_f64() * 1e3;
     println!(
-        "file                       {} MiB, {} pages",
+        "file                        {} MiB, {} pages",
         bytes / MIB,
         bytes / PAGE
     );
     println!(
-        "branches                   {count}, {:.3} ms each",
-        ms(made) / count as f64
+        "{count} branches, wall time     {:.1} ms; of one: least {:.3}, median {:.3}, most {:.3} ms",
+        ms(times.iter().sum()),
+        ms(times[0]),
+        ms(times[times.len() / 2]),
+        ms(times[times.len() - 1])
     );
-    println!(
-        "device time of one         {:.3} ms",
-        device_time_ns(bytes)? as f64 / 1e6
-    );
-    println!(
-        "pages                      {} shared, {} copied",
+    let device_ms = device_time_ns(bytes)? as f64 / 1e6;
+    println!("device time of one          {device_ms:.3} ms");
+    let (shared, copied) = (
         after.remaps - before.remaps,
-        after.demoted() - before.demoted()
+        after.demoted() - before.demoted(),
     );
+    println!("pages                       {shared} shared, {copied} copied");
     println!(
-        "flash pages programmed     {}: {} records of the volume, {} metadata, {} by garbage collection",
-        after.host_programs - before.host_programs + after.meta_programs - before.meta_programs
-            + after.gc_programs
-            - before.gc_programs,
-        records,
+        "flash pages programmed      {} of the host, {records} of them records of the volume; {} metadata; {} by garbage collection",
+        after.host_programs - before.host_programs,
         after.meta_programs - before.meta_programs,
         after.gc_programs - before.gc_programs,
     );
-    println!(
-        "{WRITES} pages overwritten   {:.1} and {:.1} ms in a branch, {:.1} and {:.1} ms in a file that shares nothing",
-        ms(in_branch[0]),
-        ms(in_branch[1]),
-        ms(own[0]),
-        ms(own[1])
-    );
-    println!(
-        "diff                       {:.3} ms: {} pages; space {:.3} ms: {} of its own",
-        ms(compared),
-        found.pages(),
-        ms(counted),
-        space.alone
-    );
-    println!("merge                      {:.3} ms", ms(merged));
-    Ok(())
+    use_one(&volume)
 }
