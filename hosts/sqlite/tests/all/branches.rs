@@ -68,7 +68,7 @@ fn a_branch_of_a_database_can_be_attached_and_changed_by_itself() {
 }
 
 #[test]
-fn a_thousand_branches_are_one_statement() {
+fn a_hundred_branches_are_one_statement() {
     let store = "branches many";
     let (_, _mounted) = mounted(store, 20_000);
     let db = database(store, "WAL");
