@@ -1,4 +1,4 @@
-//! Page sharing for administrators: copies, moves, snapshots and defragmentation without
+//! Page sharing for administrators: copies, moves, snapshots, branches and defragmentation without
 //! programming a data page.
 //!
 //! ```text
