@@ -12,6 +12,7 @@ use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{PageView, Payload};
 use std::error::Error;
 use std::io;
+use std::ops::Range;
 
 /// A remap of whole pages: `target` gets the contents of `source`, as if all sources were read
 /// first.
@@ -100,8 +101,21 @@ pub enum HoldError<E> {
     Disk(E),
 }
 
+/// Error of asking which pages share a flash page.
+#[derive(Debug, thiserror::Error)]
+pub enum SharingError<E> {
+    /// The disk cannot say; the sentence says why.
+    #[error("{0}")]
+    Unsupported(&'static str),
+    /// An error of the disk.
+    #[error(transparent)]
+    Disk(E),
+}
+
 /// Identifier of a holder: random, and used once.
 pub type HolderId = [u8; 16];
+
+const SHARING_UNKNOWN: &str = "this disk cannot say which of its pages share a flash page: ask where the device is, with --image";
 
 /// Pages of 4,096 bytes that can be read, written, trimmed and remapped.
 ///
@@ -241,6 +255,29 @@ pub trait Disk {
         })
     }
 
+    /// Runs of the offsets, in order, at which two ranges of `pages` pages do not share a flash page.
+    /// Nothing is read. Pages of one content on two flash pages differ; so does a page that is in
+    /// the device's write buffer.
+    ///
+    /// # Errors
+    /// As `read`, or the disk cannot say.
+    fn differing(
+        &mut self,
+        _a: u64,
+        _b: u64,
+        _pages: u64,
+    ) -> Result<Vec<Range<u64>>, SharingError<Self::Error>> {
+        Err(SharingError::Unsupported(SHARING_UNKNOWN))
+    }
+
+    /// Number of pages of a range that have a flash page which no other page of the device shares.
+    ///
+    /// # Errors
+    /// As `read`, or the disk cannot say.
+    fn pages_alone(&mut self, _page: u64, _pages: u64) -> Result<u64, SharingError<Self::Error>> {
+        Err(SharingError::Unsupported(SHARING_UNKNOWN))
+    }
+
     /// Writes one page and lists it as page `offset` of the file `inode` in the device's file map.
     /// The page is written even if the map is full; the status shows whether it is listed.
     ///
@@ -306,6 +343,10 @@ pub trait Disk {
 /// disk.read(9, &mut page)?;
 /// assert_eq!(page, [0; 4096]);
 ///
+/// // Which pages share is known without reading them: 8 shares with 0, and 9 lost what it had of 1.
+/// assert_eq!(disk.differing(0, 8, 2)?, [1..2]);
+/// assert_eq!(disk.pages_alone(0, 3)?, 1); // page 2
+///
 /// let stats = disk.device().ftl().stats();
 /// assert_eq!((stats.host_programs, stats.remaps), (3, 6));
 /// let device = disk.into_device();
@@ -355,6 +396,20 @@ impl LocalDisk {
             Some(end) if end <= self.pages() => Ok((Lpn(page as u32), pages as u32)),
             _ => Err(Refusal::OutOfRange),
         }
+    }
+
+    /// A range of pages that are mapped one by one.
+    fn mapped_range(
+        &self,
+        page: u64,
+        pages: u64,
+    ) -> Result<(Lpn, u32), SharingError<LocalDiskError>> {
+        if self.0.config().geometry.host_pages() > 1 {
+            return Err(SharingError::Unsupported(
+                "this device maps units larger than a page, so single pages do not share",
+            ));
+        }
+        self.range(page, pages).map_err(sharing)
     }
 
     fn range_of(&self, page: u64, bytes: usize) -> Result<Lpn, LocalDiskError> {
@@ -454,6 +509,29 @@ impl Disk for LocalDisk {
             .result?)
     }
 
+    fn differing(
+        &mut self,
+        a: u64,
+        b: u64,
+        pages: u64,
+    ) -> Result<Vec<Range<u64>>, SharingError<LocalDiskError>> {
+        let (a, len) = self.mapped_range(a, pages)?;
+        let (b, _) = self.mapped_range(b, pages)?;
+        let runs = self.0.ftl().differing(a, b, len).map_err(sharing)?;
+        let wide = |run: &Range<u32>| run.start.into()..run.end.into();
+        Ok(runs.iter().map(wide).collect())
+    }
+
+    fn pages_alone(&mut self, page: u64, pages: u64) -> Result<u64, SharingError<LocalDiskError>> {
+        let (first, len) = self.mapped_range(page, pages)?;
+        Ok(self
+            .0
+            .ftl()
+            .pages_alone(first, len)
+            .map_err(sharing)?
+            .into())
+    }
+
     fn fs_write(
         &mut self,
         page: u64,
@@ -485,6 +563,10 @@ impl Disk for LocalDisk {
     fn fs_reset(&mut self) -> Result<(), FileMapError<LocalDiskError>> {
         self.0.fs_reset(0).result.map_err(file_map)
     }
+}
+
+fn sharing(refusal: Refusal) -> SharingError<LocalDiskError> {
+    SharingError::Disk(refusal.into())
 }
 
 fn file_map(refusal: Refusal) -> FileMapError<LocalDiskError> {

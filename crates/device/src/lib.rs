@@ -75,7 +75,7 @@ pub use device::Device;
 pub use device_file::DeviceFile;
 pub use disk::{
     Disk, DiskFileBlock, DiskRemap, DiskWrite, FileMapError, HoldError, HolderId, LocalDisk,
-    LocalDiskError, RemapAllError,
+    LocalDiskError, RemapAllError, SharingError,
 };
 pub use factor::parse_scale;
 pub use fingerprint_outcome::{Fingerprints, SavedFingerprints};

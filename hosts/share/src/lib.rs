@@ -1,4 +1,4 @@
-//! Page sharing for administrators: copies, moves, snapshots and defragmentation without
+//! Page sharing for administrators: copies, moves, snapshots, branches and defragmentation without
 //! programming a data page.
 //!
 //! ```text
@@ -6,6 +6,7 @@
 //!     ├── copy        ranges of pages: copied, moved, gathered
 //!     ├── snapshot    a point-in-time image of a namespace, in another namespace
 //! Volume ── files     files of a volume: copies, and snapshots of one or all of them
+//!     ├── branches    of a file: made, listed, compared, merged, deleted
 //!     └── volume      one operation on a volume, with its cost
 //! ```
 //!
@@ -15,6 +16,7 @@
 
 #![warn(unreachable_pub)]
 
+pub mod branches;
 pub mod copy;
 pub mod extents;
 pub mod files;

@@ -8,7 +8,8 @@ use crate::{Counts, Progress};
 use remap_ssd_device::Disk;
 use remap_ssd_nvme::tcp::client::Client;
 use remap_ssd_store::{
-    DefragPlan, FileId, ImageDisk, Processes, Statistics, Store, StoreError, Volume,
+    DefragPlan, FileId, FileSpace, ImageDisk, PageRun, Processes, Statistics, Store, StoreError,
+    Volume,
 };
 
 /// A volume on any kind of disk.
@@ -27,6 +28,21 @@ pub trait Files: Store {
     /// # Errors
     /// A device error.
     fn defrag(&self, file: FileId, progress: Progress<'_>) -> Result<DefragPlan, StoreError>;
+    /// Merges a branch into its parent, and returns the parent's name.
+    ///
+    /// # Errors
+    /// As `Volume::merge`.
+    fn merge(&self, name: &str, force: bool) -> Result<String, StoreError>;
+    /// Runs of the pages at which two files do not share a page of the device.
+    ///
+    /// # Errors
+    /// As `Volume::differing`.
+    fn differing(&self, a: FileId, b: FileId) -> Result<Vec<PageRun>, StoreError>;
+    /// The pages of a file, and how many of them no other file shares.
+    ///
+    /// # Errors
+    /// As `Volume::space`.
+    fn space(&self, file: FileId) -> Result<FileSpace, StoreError>;
 }
 
 impl<D: Disk + Send> Files for Volume<D> {
@@ -41,6 +57,15 @@ impl<D: Disk + Send> Files for Volume<D> {
     }
     fn defrag(&self, file: FileId, progress: Progress<'_>) -> Result<DefragPlan, StoreError> {
         Volume::defrag(self, file, progress)
+    }
+    fn merge(&self, name: &str, force: bool) -> Result<String, StoreError> {
+        Volume::merge(self, name, force)
+    }
+    fn differing(&self, a: FileId, b: FileId) -> Result<Vec<PageRun>, StoreError> {
+        Volume::differing(self, a, b)
+    }
+    fn space(&self, file: FileId) -> Result<FileSpace, StoreError> {
+        Volume::space(self, file)
     }
 }
 

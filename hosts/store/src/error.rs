@@ -81,6 +81,17 @@ pub enum StoreError {
     /// The file of this handle has been deleted.
     #[error("the file has been deleted since it was opened")]
     Gone,
+    /// A file cannot be merged into the one that it is a branch of.
+    #[error("{name} cannot be merged: {why}")]
+    NotMerged {
+        /// The file.
+        name: String,
+        /// The reason.
+        why: String,
+    },
+    /// The store or its disk cannot do this; the sentence says why.
+    #[error("{0}")]
+    Unsupported(&'static str),
     /// The range is not within the file.
     #[error("bytes {offset} to {offset} + {bytes} are not in the file, which has {size} bytes")]
     Range {

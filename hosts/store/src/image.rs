@@ -5,7 +5,9 @@
 //! `service.json`, which the service writes and verifies.
 
 use crate::window::Window;
-use remap_ssd_device::{Device, Disk, DiskRemap, LocalDisk, Lpn, RemapAllError, RestingDevice};
+use remap_ssd_device::{
+    Device, Disk, DiskRemap, LocalDisk, Lpn, RemapAllError, RestingDevice, SharingError,
+};
 use remap_ssd_media::Geometry;
 use remap_ssd_media::folder::{FileVersion, WitnessedFile, newest_version};
 use serde::Deserialize;
@@ -13,6 +15,7 @@ use serde::de::IgnoredAny;
 use std::error::Error;
 use std::fs;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// The service's list of namespaces.
@@ -366,5 +369,18 @@ impl Disk for ImageDisk {
 
     fn remap_all(&mut self, remaps: &[DiskRemap]) -> Result<(), RemapAllError<InnerError>> {
         self.inner().remap_all(remaps)
+    }
+
+    fn differing(
+        &mut self,
+        a: u64,
+        b: u64,
+        pages: u64,
+    ) -> Result<Vec<Range<u64>>, SharingError<InnerError>> {
+        self.inner().differing(a, b, pages)
+    }
+
+    fn pages_alone(&mut self, page: u64, pages: u64) -> Result<u64, SharingError<InnerError>> {
+        self.inner().pages_alone(page, pages)
     }
 }

@@ -24,7 +24,8 @@ pub use error::StoreError;
 pub use image::{ImageDisk, ImageError, ImageNamespace, image_namespaces, keep_apart};
 pub use os::OsStore;
 pub use store::{
-    Create, FileId, FileInfo, FileWrite, LockFiles, OpenOptions, Share, Statistics, Store,
+    BranchInfo, Create, FileId, FileInfo, FileSpace, FileWrite, LockFiles, NewBranch, OpenOptions,
+    PageRun, Share, Statistics, Store,
 };
 pub use volume::{
     DefragPlan, Extent, FileHold, NewVolume, Processes, RestingVolume, Volume, VolumeInfo,

@@ -71,6 +71,47 @@ pub struct FileInfo {
     pub extents: usize,
     /// Its reader finds the end after a crash.
     pub open_end: bool,
+    /// Present if it is a branch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub branch: Option<BranchInfo>,
+}
+
+/// Where a branch comes from.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct BranchInfo {
+    /// Name of the file that it is a branch of; `None` if that file has been deleted or merged.
+    pub parent: Option<String>,
+    /// That file has changed since the branch was made.
+    pub parent_changed: bool,
+    /// When it was made: seconds since 1970.
+    pub made_at: u64,
+}
+
+/// A branch to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewBranch<'a> {
+    /// Name of the file whose contents it gets.
+    pub from: &'a str,
+    /// Name of the branch; it must be free.
+    pub to: &'a str,
+}
+
+/// Consecutive pages of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct PageRun {
+    /// Number of the first one, in the file.
+    pub first: u64,
+    /// Number of pages.
+    pub pages: u64,
+}
+
+/// Pages of a file, on flash.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct FileSpace {
+    /// Pages allocated to it.
+    pub pages: u64,
+    /// Flash pages that only this file uses: deleting it frees as many.
+    pub alone: u64,
 }
 
 /// One write of a list.
@@ -262,6 +303,19 @@ pub trait Store: Send + Sync {
     /// As `share_all`.
     fn share(&self, share: &Share) -> Result<(), StoreError> {
         self.share_all(std::slice::from_ref(share))
+    }
+
+    /// Makes branches: new files with the contents of others, all of one instant, durable on return.
+    /// The last of a list exists only if all others do. `made_at`: seconds since 1970. Files that
+    /// branches are made of must not be written meanwhile.
+    ///
+    /// # Errors
+    /// A name is taken or missing, there is no room, or the store has no branches. Then no branch
+    /// was made, but after an error of the disk the first ones of the list may be there.
+    fn branch(&self, _branches: &[NewBranch<'_>], _made_at: u64) -> Result<(), StoreError> {
+        Err(StoreError::Unsupported(
+            "branches are made of files of a volume, not of ordinary files",
+        ))
     }
 
     /// Makes a file's contents, its name and (but for open ends) its size survive a crash of the

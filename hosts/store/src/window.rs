@@ -3,9 +3,10 @@
 //! Invariant: no command reaches a page outside. Absent: the file map, whose lists cover the whole
 //! device.
 
-use remap_ssd_device::{Disk, DiskRemap, DiskWrite, RemapAllError};
+use remap_ssd_device::{Disk, DiskRemap, DiskWrite, RemapAllError, SharingError};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use std::error::Error;
+use std::ops::Range;
 
 /// Pages `first` to `first + pages` of a disk.
 pub struct Window<D> {
@@ -134,5 +135,28 @@ impl<D: Disk> Disk for Window<D> {
             index: error.index,
             error: error.error.into(),
         })
+    }
+
+    fn differing(
+        &mut self,
+        a: u64,
+        b: u64,
+        pages: u64,
+    ) -> Result<Vec<Range<u64>>, SharingError<Self::Error>> {
+        let a = self.place(a, pages).map_err(SharingError::Disk)?;
+        let b = self.place(b, pages).map_err(SharingError::Disk)?;
+        self.disk.differing(a, b, pages).map_err(sharing)
+    }
+
+    fn pages_alone(&mut self, page: u64, pages: u64) -> Result<u64, SharingError<Self::Error>> {
+        let page = self.place(page, pages).map_err(SharingError::Disk)?;
+        self.disk.pages_alone(page, pages).map_err(sharing)
+    }
+}
+
+fn sharing<E: Error>(error: SharingError<E>) -> SharingError<WindowError<E>> {
+    match error {
+        SharingError::Unsupported(why) => SharingError::Unsupported(why),
+        SharingError::Disk(error) => SharingError::Disk(error.into()),
     }
 }

@@ -1,15 +1,17 @@
-//! `share`: copies, moves, snapshots and defragmentation that program no data page.
+//! `share`: copies, moves, snapshots, branches and defragmentation that program no data page.
 //!
 //! ```text
 //! mod       arguments, and access to the device
 //! ranges    copy and move, of pages and of files
 //! snapshot  of a namespace, or of the files of a volume
+//! branch    writable copies of files of a volume
 //! defrag    of files of a volume, or of a list of extents
 //! show      results, as text and as JSON
 //! ```
 //! Invariant: every change reports its cost. Absent: the order of writes (`hosts/share`,
 //! `hosts/store`).
 
+mod branch;
 mod defrag;
 mod ranges;
 mod show;
@@ -23,7 +25,8 @@ use remap_ssd_share::volume::{self, Counting, Files, Others, VolumeCounts};
 use remap_ssd_share::{ImageNamespaces, Namespaces, ServedNamespaces, ShareError};
 use remap_ssd_store::{ImageDisk, ImageError, Processes, StoreError};
 
-/// Copies, moves, snapshots and defragments by sharing flash pages, without programming data.
+/// Copies, moves, snapshots, branches and defragments by sharing flash pages, without programming
+/// data.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -38,6 +41,7 @@ Examples:
   remap-ssd share copy --from 0 --to 100000 --pages 5000 --connect 127.0.0.1:4420
   remap-ssd share snapshot create monday --connect 127.0.0.1:4420
   remap-ssd share snapshot rollback monday --connect 127.0.0.1:4420
+  remap-ssd share branch create trial.db --file orders.db --connect 127.0.0.1:4420
   remap-ssd share defrag orders.db --dry-run --connect 127.0.0.1:4420
 
 Pages are of 4096 bytes. Each command says how many pages are shared, how many the device had to copy, and how many flash
@@ -52,6 +56,8 @@ enum Command {
     /// Makes, lists, deletes and rolls back to snapshots of a namespace, or of the files of a
     /// volume.
     Snapshot(snapshot::Args),
+    /// Makes, lists, compares, merges and deletes branches: writable copies of files of a volume.
+    Branch(branch::Args),
     /// Makes files of a volume contiguous, or gathers a list of extents.
     Defrag(defrag::Args),
 }
@@ -65,6 +71,7 @@ pub(crate) fn command(args: &Args) -> Result<(), Failure> {
         Command::Copy(args) => ranges::copy(args),
         Command::Move(args) => ranges::relocate(args),
         Command::Snapshot(args) => snapshot::command(args),
+        Command::Branch(args) => branch::command(args),
         Command::Defrag(args) => defrag::command(args),
     }
 }

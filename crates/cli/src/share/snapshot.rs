@@ -105,7 +105,8 @@ pub(super) fn command(args: &Args) -> Result<(), Failure> {
     }
 }
 
-fn now() -> u64 {
+/// The present time: seconds since 1970.
+pub(super) fn now() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs())

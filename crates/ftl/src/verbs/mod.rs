@@ -14,5 +14,6 @@ mod merge;
 pub(crate) mod program;
 pub(crate) mod relearn;
 pub(crate) mod remap;
+mod sharing;
 pub(crate) mod table;
 pub(crate) mod untorn;

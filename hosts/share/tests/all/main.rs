@@ -1,5 +1,6 @@
 //! The integration tests of share, in one program.
 
+mod branches;
 mod compaction_cuts;
 mod copies;
 mod file_cuts;

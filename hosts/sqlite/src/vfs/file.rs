@@ -107,6 +107,28 @@ static METHODS: ffi::sqlite3_io_methods = file_methods! {
     )),
 };
 
+/// Returns true for a file of this VFS.
+///
+/// # Safety
+/// `file` is an open file.
+pub(super) unsafe fn is_ours(file: *mut ffi::sqlite3_file) -> bool {
+    // SAFETY: as promised by the caller; the functions of a file are at its beginning.
+    unsafe { std::ptr::eq((*file).pMethods, &METHODS) }
+}
+
+/// Writes what is gathered of a database to its store.
+///
+/// # Safety
+/// As `File::handle`.
+pub(super) unsafe fn flush(file: *mut ffi::sqlite3_file) -> c_int {
+    // SAFETY: as promised by the caller.
+    unsafe {
+        on_connection(file, ffi::SQLITE_IOERR_WRITE, |connection, _| {
+            connection.flush_database().map(|()| ffi::SQLITE_OK)
+        })
+    }
+}
+
 /// Runs a call on a file's connection, and converts its error, or a panic, to a result code: what
 /// follows, such as the release of a lock, still happens.
 ///
@@ -341,11 +363,7 @@ unsafe fn x_file_control(
             ffi::SQLITE_FCNTL_CKPT_START if is_database => checkpoint(file, true),
             ffi::SQLITE_FCNTL_CKPT_DONE if is_database => checkpoint(file, false),
             // All of a transaction is written, even if no sync follows.
-            ffi::SQLITE_FCNTL_SYNC if is_database => {
-                on_connection(file, ffi::SQLITE_IOERR_WRITE, |connection, _| {
-                    connection.flush_database().map(|()| ffi::SQLITE_OK)
-                })
-            }
+            ffi::SQLITE_FCNTL_SYNC if is_database => flush(file),
 
             // Space is claimed in extents that grow with the file.
             ffi::SQLITE_FCNTL_SIZE_HINT | ffi::SQLITE_FCNTL_CHUNK_SIZE => ffi::SQLITE_OK,

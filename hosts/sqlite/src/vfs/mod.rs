@@ -16,6 +16,7 @@
 mod beside;
 mod entry;
 mod file;
+mod functions;
 mod inherited;
 mod lock;
 mod open;
@@ -100,7 +101,7 @@ pub fn register(default: bool) -> Result<(), c_int> {
 }
 
 /// Runs at each opening: a new database reserves room for a frame's header at the end of each page,
-/// and one that could not be opened fails with a message.
+/// the connection gets the SQL functions, and a database that could not be opened fails with a message.
 unsafe fn reserve(db: *mut ffi::sqlite3, message: *mut *mut c_char, _: *const c_void) -> c_int {
     let mut vfs: *mut ffi::sqlite3_vfs = null_mut();
     let mut bytes = STAMP_BYTES as c_int;
@@ -129,6 +130,7 @@ unsafe fn reserve(db: *mut ffi::sqlite3, message: *mut *mut c_char, _: *const c_
                 ffi::SQLITE_FCNTL_RESERVE_BYTES,
                 (&raw mut bytes).cast(),
             );
+            return functions::add(db);
         }
     }
     ffi::SQLITE_OK

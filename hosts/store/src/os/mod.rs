@@ -263,6 +263,7 @@ impl Store for OsStore {
                     pages,
                     extents: 0,
                     open_end: false,
+                    branch: None,
                 });
             }
         }

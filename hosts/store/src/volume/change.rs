@@ -32,7 +32,7 @@
 //! (zeroes, because of claim's 2) or new. The generation stays: no other process's cached state
 //! becomes wrong.
 
-use super::format::{EXTENTS_MAX, Inode};
+use super::format::{Inode, Lineage};
 use super::random::random;
 use super::space::{self, Extent};
 use super::state::VolumeState;
@@ -54,7 +54,8 @@ impl<D: Disk> VolumeState<D> {
         work: impl FnOnce(&mut Self) -> Result<R, StoreError>,
     ) -> Result<R, StoreError> {
         self.coordination.lock()?;
-        let result = self.settle().and_then(|()| work(self));
+        let settled = self.settle().and_then(|()| self.remove_merged());
+        let result = settled.and_then(|()| work(self));
         self.coordination.unlock();
         result
     }
@@ -141,7 +142,8 @@ impl<D: Disk> VolumeState<D> {
         let runs = self.table.free_runs(&self.superblock)?; // A damaged record may have any name.
         let slot = self
             .table
-            .free_slot()
+            .free_slots()
+            .next()
             .ok_or(StoreError::NoSlot(self.superblock.slots))?;
         // Without room the file is still created: its first write reports it.
         let extents = if options.written_next {
@@ -158,6 +160,7 @@ impl<D: Disk> VolumeState<D> {
             size: 0,
             open_end: options.open_end,
             extents,
+            lineage: Lineage::default(),
         };
         let birth = inode.birth;
 
@@ -202,7 +205,7 @@ impl<D: Disk> VolumeState<D> {
             let more = space::choose(runs, after, wanted, needed)
                 .ok_or(StoreError::Full { needed, free })?;
             inode.extents = space::joined(&inode.extents, &more);
-            if inode.extents.len() > EXTENTS_MAX {
+            if inode.extents.len() > inode.extents_max() {
                 return Err(StoreError::Fragmented(inode.name));
             }
             inode.size = state.size(file)?;
@@ -252,15 +255,7 @@ impl<D: Disk> VolumeState<D> {
             let (slot, inode) = found.ok_or_else(|| state.table.missing(name))?;
 
             state.begin()?;
-            // As in `put`: the record on the disk is unknown until the trim has completed. A
-            // trimmed page reads as zeroes, which is the record of no file.
-            state.table.forget_slot(slot);
-            state
-                .disk
-                .trim(state.superblock.page_of(slot), 1)
-                .map_err(StoreError::disk)?;
-            let generation = state.generation();
-            state.table.set(slot, SlotContent::Free, generation);
+            state.remove_record(slot)?;
             state.flush_for(Guard::FlushReleased)?;
             // Pages that another file claims too stay: deleting this file repairs the other one.
             for extent in state.table.claimed_alone(slot, &inode.extents) {

@@ -23,8 +23,8 @@ pub(crate) const SLOTS_MAX: u32 = 65_536;
 pub(crate) const SLOTS_DEFAULT: u32 = 256;
 /// Maximum length of a name in bytes.
 pub(super) const NAME_BYTES_MAX: usize = 255;
-/// Maximum number of extents in a record.
-pub(super) const EXTENTS_MAX: usize = 238;
+/// Extents in a record without a lineage.
+const EXTENTS_MAX: usize = 238;
 
 /// A volume's constant parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +65,23 @@ pub(super) struct Inode {
     pub open_end: bool,
     /// The extents of its pages, in order.
     pub extents: Vec<Extent>,
+    /// Its relation to branches (`branch.rs`); zeroes if it has never had any.
+    pub lineage: Lineage,
+}
+
+/// The relation of a file to its branches, and to the file that it is a branch of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Lineage {
+    /// Odd as long as the file is as it was when its latest branch was made. Only grows.
+    pub version: u32,
+    /// The version of the parent that this branch was made of.
+    pub parent_version: u32,
+    /// Birth of the parent; 0: this file is not a branch.
+    pub parent: u64,
+    /// Birth of the branch whose pages this file took over last: a record with it is void.
+    pub merged: u64,
+    /// When the branch was made: seconds since 1970.
+    pub made_at: u64,
 }
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -90,10 +107,25 @@ struct ExtentRecord {
     pages: U64,
 }
 
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+struct LineageRecord {
+    version: U32,
+    parent_version: U32,
+    parent: U64,
+    merged: U64,
+    made_at: U64,
+}
+
+/// Extents of the list that a lineage takes, at its end.
+const LINEAGE_EXTENTS: usize = 2;
+
 const _: () = assert!(size_of::<InodeRecord>() == PAGE_BYTES);
+const _: () = assert!(size_of::<LineageRecord>() == LINEAGE_EXTENTS * size_of::<ExtentRecord>());
 // After the checksum itself.
 const INODE_CRC_FROM: usize = 4;
 const OPEN_END: u16 = 1;
+const LINEAGE: u16 = 2;
 
 /// A UUID in its usual text form.
 pub fn uuid_text(uuid: &[u8; 16]) -> String {
@@ -176,15 +208,20 @@ impl Inode {
         self.extents.iter().map(|extent| extent.pages).sum()
     }
 
+    /// Maximum number of extents.
+    pub(super) fn extents_max(&self) -> usize {
+        let is_plain = self.lineage == Lineage::default();
+        EXTENTS_MAX - if is_plain { 0 } else { LINEAGE_EXTENTS }
+    }
+
     /// Encodes the record for the page of a slot.
     pub(super) fn encode(&self, volume: &Superblock, slot: u32) -> Page {
-        assert!(
-            (1..=NAME_BYTES_MAX).contains(&self.name.len()) && self.extents.len() <= EXTENTS_MAX
-        );
+        assert!((1..=NAME_BYTES_MAX).contains(&self.name.len()));
+        assert!(self.extents.len() <= self.extents_max());
         let mut record = InodeRecord {
             crc: U32::ZERO,
             version: U16::new(VERSION as u16),
-            flags: if self.open_end { OPEN_END } else { 0 }.into(),
+            flags: self.flags().into(),
             birth: self.birth.into(),
             size: self.size.into(),
             extents: (self.extents.len() as u16).into(),
@@ -204,8 +241,17 @@ impl Inode {
                 pages: extent.pages.into(),
             };
         }
+        if self.lineage != Lineage::default() {
+            let list = record.list.last_chunk_mut::<LINEAGE_EXTENTS>();
+            *list.expect("the list is longer") = zerocopy::transmute!(self.lineage.record());
+        }
         record.crc = inode_crc(volume, slot, record.as_bytes()).into();
         zerocopy::transmute!(record)
+    }
+
+    fn flags(&self) -> u16 {
+        let lineage = self.lineage != Lineage::default();
+        (OPEN_END * u16::from(self.open_end)) | (LINEAGE * u16::from(lineage))
     }
 
     /// Decodes the page of a slot: `None` if it is empty, or why it is invalid.
@@ -224,7 +270,8 @@ impl Inode {
         }
 
         // An unknown flag may change the meaning of the rest.
-        if record.version.get() != VERSION as u16 || record.flags.get() & !OPEN_END != 0 {
+        if record.version.get() != VERSION as u16 || record.flags.get() & !(OPEN_END | LINEAGE) != 0
+        {
             return Err("it is of an unknown version");
         }
 
@@ -239,8 +286,15 @@ impl Inode {
             return Err("its name cannot be");
         }
 
-        let list = record
-            .list
+        let (listed, lineage) = match record.flags.get() & LINEAGE {
+            0 => (&record.list[..], Lineage::default()),
+            _ => {
+                let split = record.list.split_last_chunk::<LINEAGE_EXTENTS>();
+                let (listed, last) = split.expect("the list is longer");
+                (listed, Lineage::of(zerocopy::transmute_ref!(last)))
+            }
+        };
+        let list = listed
             .get(..usize::from(record.extents.get()))
             .ok_or("it has too many extents")?;
         let extents: Vec<Extent> = list
@@ -268,12 +322,40 @@ impl Inode {
             size: record.size.get(),
             open_end: record.flags.get() & OPEN_END != 0,
             extents,
+            lineage,
         };
         if inode.size.div_ceil(PAGE_BYTES as u64) <= inode.capacity() {
             Ok(Some(inode))
         } else {
             Err("it is longer than its pages")
         }
+    }
+}
+
+impl Lineage {
+    fn record(self) -> LineageRecord {
+        LineageRecord {
+            version: self.version.into(),
+            parent_version: self.parent_version.into(),
+            parent: self.parent.into(),
+            merged: self.merged.into(),
+            made_at: self.made_at.into(),
+        }
+    }
+
+    fn of(record: &LineageRecord) -> Self {
+        Self {
+            version: record.version.get(),
+            parent_version: record.parent_version.get(),
+            parent: record.parent.get(),
+            merged: record.merged.get(),
+            made_at: record.made_at.get(),
+        }
+    }
+
+    /// A branch was made of the file as it is.
+    pub(super) fn is_branched(self) -> bool {
+        !self.version.is_multiple_of(2)
     }
 }
 

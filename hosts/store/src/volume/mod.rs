@@ -21,6 +21,7 @@
 //! Absent: directories; holes (a file has all its pages, which cost the device nothing until
 //! written); access control where the disk cannot exclude other users.
 
+mod branch;
 mod bytes;
 mod cache;
 mod change;
@@ -50,8 +51,8 @@ pub use tenancy::{FileHold, Processes, local_name, new_holder};
 
 use crate::guard::Guard;
 use crate::{
-    Create, FileId, FileInfo, FileWrite, LockFiles, OpenOptions, Share, Statistics, Store,
-    StoreError,
+    Create, FileId, FileInfo, FileSpace, FileWrite, LockFiles, NewBranch, OpenOptions, PageRun,
+    Share, Statistics, Store, StoreError,
 };
 use cache::Cache;
 use coordination::Coordination;
@@ -223,6 +224,34 @@ impl<D: Disk> Volume<D> {
         self.state().defrag(file, progress)
     }
 
+    /// Merges a branch into the file that it was made of: that file gets the branch's contents, and
+    /// the branch is gone. Nothing is programmed but two records. Returns the file's name. With
+    /// `force`, changes of that file since the branch was made are lost; without, they are an error.
+    ///
+    /// # Errors
+    /// It is not a branch, its parent is gone or has changed, or the disk. Neither has changed then,
+    /// but after an error of the disk the merge may have taken place.
+    pub fn merge(&self, name: &str, force: bool) -> Result<String, StoreError> {
+        self.state().merge(name, force)
+    }
+
+    /// Runs of the pages at which two files do not share a page of the device, found without reading
+    /// them. Pages that only one of the files has are among them.
+    ///
+    /// # Errors
+    /// A file is gone, or the disk cannot say.
+    pub fn differing(&self, a: FileId, b: FileId) -> Result<Vec<PageRun>, StoreError> {
+        self.state().differing(a, b)
+    }
+
+    /// The pages of a file, and how many of them no other file shares.
+    ///
+    /// # Errors
+    /// The file is gone, or the disk cannot say.
+    pub fn space(&self, file: FileId) -> Result<FileSpace, StoreError> {
+        self.state().space(file)
+    }
+
     /// Leaves the volume and returns the disk, also after a panic.
     pub fn into_disk(mut self) -> D {
         let state = self.state.take().expect("it is left once");
@@ -359,6 +388,16 @@ impl<D: Disk + Send> Store for Volume<D> {
 
     fn share_all(&self, shares: &[Share]) -> Result<(), StoreError> {
         self.state().share_all(shares)
+    }
+
+    fn branch(&self, branches: &[NewBranch<'_>], made_at: u64) -> Result<(), StoreError> {
+        for NewBranch { to, .. } in branches {
+            check_name(to).map_err(|why| StoreError::BadName {
+                name: (*to).into(),
+                why,
+            })?;
+        }
+        self.state().branch(branches, made_at)
     }
 
     fn sync(&self, file: FileId) -> Result<(), StoreError> {

@@ -232,7 +232,8 @@ impl<D: Disk> VolumeState<D> {
         Ok(())
     }
 
-    fn copy_pages(&mut self, remaps: &[DiskRemap]) -> Result<(), StoreError> {
+    /// Does remaps by reading and writing.
+    pub(super) fn copy_pages(&mut self, remaps: &[DiskRemap]) -> Result<(), StoreError> {
         let mut buffer = vec![0; COPY_BYTES as usize];
         let at_once = COPY_BYTES / PAGE;
         for remap in remaps {

@@ -5,11 +5,11 @@
 
 use super::cache::{Cache, Epoch};
 use super::coordination::Coordination;
-use super::format::{Inode, Superblock};
+use super::format::{Inode, Lineage, Superblock};
 use super::table::{SlotContent, Table};
 use super::tenancy::Membership;
 use crate::guard::Guard;
-use crate::{FileId, FileInfo, Statistics, StoreError};
+use crate::{BranchInfo, FileId, FileInfo, Statistics, StoreError};
 use remap_ssd_device::Disk;
 use remap_ssd_media::geometry::PAGE_BYTES;
 
@@ -86,6 +86,11 @@ impl<D: Disk> VolumeState<D> {
         let before = self.changing.len();
         self.settled()?;
 
+        let files: Vec<FileId> = files.into_iter().collect();
+        for file in &files {
+            self.leave_version(*file)?;
+        }
+
         // Odd words first: data read from here on is not trusted.
         files.into_iter().for_each(|file| self.begin_change(file));
         let result = work(self);
@@ -138,6 +143,22 @@ impl<D: Disk> VolumeState<D> {
         self.disk.flush().map_err(StoreError::disk)
     }
 
+    /// Where a file comes from, if it is a branch.
+    fn branch_info(&self, inode: &Inode) -> Option<BranchInfo> {
+        let Lineage {
+            parent,
+            parent_version,
+            made_at,
+            ..
+        } = inode.lineage;
+        let found = self.table.find_birth(parent).map(|(_, found)| found);
+        (parent != 0).then(|| BranchInfo {
+            parent: found.map(|found| found.name.clone()),
+            parent_changed: found.is_some_and(|found| found.lineage.version != parent_version),
+            made_at,
+        })
+    }
+
     /// All files, in the order of their names.
     pub(super) fn list(&mut self) -> Result<Vec<FileInfo>, StoreError> {
         self.load()?;
@@ -151,6 +172,7 @@ impl<D: Disk> VolumeState<D> {
                     pages: inode.capacity(),
                     extents: inode.extents.len(),
                     open_end: inode.open_end,
+                    branch: self.branch_info(inode),
                 };
                 (
                     FileId {

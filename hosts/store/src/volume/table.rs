@@ -35,6 +35,8 @@ pub(super) struct Table {
     /// Pairs of slots whose files claim one page, and the page; `None` if slots have changed since
     /// it was computed.
     conflicts: Option<Vec<(u32, u32, u64)>>,
+    /// Slots with the record of a branch whose pages its parent has taken over: no files.
+    merged: Vec<u32>,
 }
 
 struct Slot {
@@ -54,6 +56,7 @@ impl Table {
                 })
                 .collect(),
             conflicts: None,
+            merged: Vec::new(),
         }
     }
 
@@ -118,12 +121,42 @@ impl Table {
         }
 
         if self.conflicts.is_none() {
+            self.leave_out_merged();
             let claimed = self
                 .files()
                 .flat_map(|(slot, inode)| inode.extents.iter().map(move |extent| (*extent, slot)));
             self.conflicts = Some(space::conflicts(claimed.collect()));
         }
         Ok(())
+    }
+
+    /// Takes branches that a cut left between the two records of their merge for what they are: no
+    /// files, since their parents have their pages.
+    fn leave_out_merged(&mut self) {
+        let merged: BTreeSet<u64> = self
+            .files()
+            .map(|(_, inode)| inode.lineage.merged)
+            .filter(|birth| *birth != 0)
+            .collect();
+        if merged.is_empty() {
+            return;
+        }
+        for (slot, known) in (0..).zip(&mut self.slots) {
+            if matches!(&known.content, SlotContent::File(inode) if merged.contains(&inode.birth)) {
+                known.content = SlotContent::Free;
+                self.merged.push(slot);
+            }
+        }
+    }
+
+    /// Slots whose records are to be removed because their branches were merged.
+    pub(super) fn take_merged(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.merged)
+    }
+
+    /// Finds a file by its birth.
+    pub(super) fn find_birth(&self, birth: u64) -> Option<(u32, &Inode)> {
+        self.files().find(|(_, inode)| inode.birth == birth)
     }
 
     /// Invalidates a slot.
@@ -175,11 +208,11 @@ impl Table {
         }
     }
 
-    /// A slot without a file.
-    pub(super) fn free_slot(&self) -> Option<u32> {
+    /// The slots without a file.
+    pub(super) fn free_slots(&self) -> impl Iterator<Item = u32> {
         (0..)
             .zip(&self.slots)
-            .find(|(_, known)| matches!(known.content, SlotContent::Free))
+            .filter(|(_, known)| matches!(known.content, SlotContent::Free))
             .map(|(slot, _)| slot)
     }
 

@@ -1,5 +1,7 @@
 //! The integration tests of store, in one program.
 
+mod branch_cuts;
+mod branches;
 mod cuts;
 mod damage;
 mod defrag;

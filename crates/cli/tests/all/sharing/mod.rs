@@ -1,6 +1,7 @@
-//! `share` as users see it: copies, moves, snapshots and defragmentation on a device in a folder
+//! `share` as users see it: copies, moves, snapshots, branches and defragmentation on a device in a folder
 //! and on a served one.
 
+mod branches;
 mod files;
 mod snapshots;
 
