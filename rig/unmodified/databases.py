@@ -39,10 +39,6 @@ class MariaDb(Program):
         switch = "on" if self.doublewrite else "off"
         return f"MariaDB, doublewrite {switch}: sysbench oltp_write_only, 4 tables of {self.rows:,} rows, {self.events:,} transactions"
 
-    def page_size(self):
-        """The device writes 4 KiB whole or not at all. Larger pages may be torn by a kill, which only the doublewrite buffer mends."""
-        return ["--innodb-page-size=4k"] if self.killed and not self.doublewrite else []
-
     def socket(self, aside):
         return os.path.join(aside, "s")
 
@@ -53,7 +49,7 @@ class MariaDb(Program):
             durable = ["--innodb-flush-log-at-trx-commit=1", f"--innodb-doublewrite={int(self.doublewrite)}"]
             # The amount written must not depend on the machine's speed: pages are flushed when room is needed, not periodically.
             steady = ["--innodb-adaptive-flushing=0", "--innodb-flush-neighbors=0", "--innodb-max-dirty-pages-pct=90"]
-            given += [*innodb, *durable, *steady, *self.page_size(), "--skip-networking", "--skip-log-bin"]
+            given += [*innodb, *durable, *steady, "--skip-networking", "--skip-log-bin"]
             self.server = subprocess.Popen(["mariadbd", "--no-defaults", *given], stdout=log, stderr=log)
         until = time.monotonic() + START_SECONDS
         while time.monotonic() < until and self.server.poll() is None:
@@ -81,7 +77,7 @@ class MariaDb(Program):
 
     def prepare(self, folder, aside):
         install = [f"--datadir={folder}/data", "--user=root", "--auth-root-authentication-method=normal", "--skip-test-db"]
-        command("mariadb-install-db", "--no-defaults", *install, "--innodb-log-file-size=48M", *self.page_size())
+        command("mariadb-install-db", "--no-defaults", *install, "--innodb-log-file-size=48M")
         self.start(folder, aside)
         self.query(aside, "CREATE DATABASE sbtest")
         self.sysbench(aside, "prepare")
@@ -224,11 +220,6 @@ class Postgres(Program):
             return contextlib.nullcontext()
         client = [*self.user, os.path.join(self.programs(), "psql"), "-X", "-q", "-At", "-v", "ON_ERROR_STOP=1", "-h", aside, "postgres"]
         return Ledger(aside, client).writing()
-
-    def spared(self):
-        if not self.full_page_writes:
-            return "PostgreSQL's pages have 8 KiB, and the device writes 4 KiB whole or not at all: a kill may tear one"
-        return None
 
     def sums(self, folder, aside):
         """Every transaction adds the same amount to an account, a teller, a branch and the history: four sums that are equal, and

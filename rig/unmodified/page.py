@@ -98,8 +98,8 @@ a clean file system and, for RocksDB, valid checksums.
 | program | deduplication | kills, all well | commits acknowledged before them, all there |
 | --- | --- | ---: | ---: |
 {lines}
-{spared}
-The number of commits depends on how busy the machine is. MariaDB without its doublewrite buffer runs with pages of 4 KiB here. The test
+
+The number of commits depends on how busy the machine is. The test
 detects databases that break their promise: the first kill catches MariaDB with `innodb_flush_log_at_trx_commit=0` and
 PostgreSQL with `synchronous_commit=off`.
 """
@@ -217,8 +217,8 @@ def kills_of(path):
     return found[0] if found else ""
 
 
-def write_kills(path, results, spared, command):
-    """Writes the findings into the existing page. `spared`: the reasons for which programs were not killed, by name."""
+def write_kills(path, results, command):
+    """Writes the findings into the existing page."""
     if not results:
         raise Failure("nothing was killed, so there is nothing to write")
     lines = []
@@ -230,7 +230,6 @@ def write_kills(path, results, spared, command):
         command=command,
         count=results[0]["kills"],
         lines="\n".join(lines),
-        spared="".join(f"\nNot killed: {name}. {reason}.\n" for name, reason in spared.items()),
     )
     with open(path) as file:
         page = file.read()

@@ -54,9 +54,6 @@ class Program:
         """Checks the data after the device was killed under `run`: prepared data are present, and nothing is partial."""
         self.digest(folder, aside)
 
-    def spared(self):
-        """The reason for not killing this program, if nothing guarantees its data after a kill."""
-
     def close(self):
         """Ends running processes, in any state."""
 
