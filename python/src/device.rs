@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use remap_ssd_crash::cut::Cutter;
 use remap_ssd_device as device;
-use remap_ssd_device::{DeviceConfig, inspect};
+use remap_ssd_device::{DeviceConfig, HostLpn, inspect};
 use remap_ssd_ftl::{Ftl, Lpn, Refusal, Remap, SchemeKind};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{AckSet, ContentMode, Media, Page, Payload};
@@ -135,6 +135,13 @@ impl Device {
         }
 
         let write = |device: &mut device::Device, now: u64| {
+            // As a whole or not at all, where the device can.
+            if payloads.len() > 1
+                && let Err(refusal) =
+                    device.begin_write(HostLpn::from(Lpn(lpn)), payloads.len() as u32)
+            {
+                return (now, Err(refusal));
+            }
             let (mut end, mut result) = (now, Ok(()));
             for (index, payload) in payloads.iter().enumerate() {
                 let at = Lpn(lpn.saturating_add(index as u32));
