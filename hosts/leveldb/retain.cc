@@ -224,8 +224,6 @@ bool RetainingInput::AtUnchangedBlock(const std::string* last) const {
   return entries->status().ok();
 }
 
-size_t RetainingInput::BlockBytes() const { return current_->stored().size + kBlockTrailerSize; }
-
 void RetainingInput::MoveBlock(TableBuilder* builder, std::string* last_key) {
   std::unique_ptr<Iterator> entries(current_->NewBlockIterator());
   builder->AddBlock(current_->stored(), entries.get());
@@ -238,17 +236,12 @@ void BlocksFromEnvironment(Options* options) {
   const char* text = std::getenv("REMAP_SSD_BLOCKS");
   if (text == nullptr || *text == '\0') return;
   const std::string blocks = text;
-  int fill = options->retain_fill;
-  char rest = '\0';
-  const bool retained = blocks == "retained" ||
-                        (std::sscanf(text, "retained:%d%c", &fill, &rest) == 1 && fill >= 0 && fill <= 100);
-  if (!retained && blocks != "aligned") {
-    std::fprintf(stderr, "error: REMAP_SSD_BLOCKS=%s: say aligned, retained, or retained:PERCENT\n", text);
+  if (blocks != "aligned" && blocks != "retained") {
+    std::fprintf(stderr, "error: REMAP_SSD_BLOCKS=%s: say aligned or retained\n", text);
     std::exit(2);
   }
   options->align_blocks = true;
-  options->retain_blocks = retained;
-  options->retain_fill = fill;
+  options->retain_blocks = blocks == "retained";
 }
 
 }  // namespace leveldb

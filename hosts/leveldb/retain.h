@@ -7,7 +7,11 @@
 //
 // Invariants: the entries, and their order, are those of LevelDB's own merge; a block is kept only if its checksum is right.
 // A block is never kept if it has a deletion or two entries of one key: whether LevelDB drops these depends on other
-// levels and snapshots. Absent: the layout of tables, and where output files end (LevelDB's own code).
+// levels and snapshots.
+//
+// The output's block before an unchanged one ends there, however few entries it has. Considered and rejected: merging an
+// unchanged block with such a remainder, into two blocks at least half full. It programs as many pages or more
+// (docs/compaction.md). Absent: the layout of tables, and where output files end (LevelDB's own code).
 #ifndef REMAP_RETAIN_H_
 #define REMAP_RETAIN_H_
 
@@ -30,8 +34,7 @@ class TableBuilder;
 class TableCache;
 struct Options;
 
-// Sets align_blocks, retain_blocks and retain_fill from REMAP_SSD_BLOCKS: `aligned`, `retained` or `retained:PERCENT`;
-// nothing if it is not set.
+// Sets align_blocks and retain_blocks from REMAP_SSD_BLOCKS, which is `aligned` or `retained`, or not set.
 void BlocksFromEnvironment(Options* options);
 
 // A data block as it is stored in a table.
@@ -70,9 +73,6 @@ class RetainingInput : public Iterator {
 
   // Adds that block to a table and moves on to the entry after it. `last_key`: the block's last internal key.
   void MoveBlock(TableBuilder* builder, std::string* last_key);
-
-  // Bytes of that block, with its trailer.
-  size_t BlockBytes() const;
 
  private:
   void FindSmallest();

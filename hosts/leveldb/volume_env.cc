@@ -181,7 +181,8 @@ class VolumeEnv : public EnvWrapper {
   }
 
   Status GetChildren(const std::string& folder, std::vector<std::string>* result) override {
-    result->clear();
+    // As an operating system lists a folder.
+    *result = {".", ".."};
     const auto found = [](void* names, const char* name) {
       static_cast<std::vector<std::string>*>(names)->emplace_back(name);
     };

@@ -6,6 +6,7 @@
 //!
 //! Invariant: bytes and shared pages reach the store in the order in which they were appended.
 
+use crate::Reader;
 use remap_ssd_store::{FileId, Share, Store, StoreError};
 use std::sync::Arc;
 
@@ -63,7 +64,7 @@ impl Appender {
     ///
     /// # Errors
     /// The range is beyond the end of the other file, or the store.
-    pub fn share(&mut self, from: FileId, offset: u64, bytes: u64) -> Result<bool, StoreError> {
+    pub fn share(&mut self, from: &Reader, offset: u64, bytes: u64) -> Result<bool, StoreError> {
         let page = PAGE as u64;
         let whole = self.gathered.len().is_multiple_of(PAGE)
             && offset.is_multiple_of(page)
@@ -75,7 +76,7 @@ impl Appender {
 
         // Blocks that follow each other are one range.
         if let Some(share) = &mut self.share
-            && (share.from, share.from_offset + share.bytes) == (from, offset)
+            && (share.from, share.from_offset + share.bytes) == (from.file, offset)
         {
             share.bytes += bytes;
             return Ok(true);
@@ -83,7 +84,7 @@ impl Appender {
         self.share_now()?;
         self.write(self.gathered.len())?;
         self.share = Some(Share {
-            from,
+            from: from.file,
             from_offset: offset,
             to: self.file,
             to_offset: self.at,

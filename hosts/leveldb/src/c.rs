@@ -82,11 +82,14 @@ pub(crate) unsafe extern "C" fn remap_files_open(files: *mut *mut Files) -> c_in
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn remap_files_close(files: *mut Files) {
     if !files.is_null() {
-        guarded(|_| (), || {
-            // SAFETY: it came from `boxed`, and is not used again.
-            drop(unsafe { Box::from_raw(files) });
-            Ok(())
-        });
+        guarded(
+            |_| (),
+            || {
+                // SAFETY: it came from `boxed`, and is not used again.
+                drop(unsafe { Box::from_raw(files) });
+                Ok(())
+            },
+        );
     }
 }
 
@@ -304,7 +307,7 @@ pub(crate) unsafe extern "C" fn remap_share(
 ) -> c_int {
     guarded(
         |code| code,
-        || Ok(c_int::from(appender.share(from.file, offset, bytes)?)),
+        || Ok(c_int::from(appender.share(from, offset, bytes)?)),
     )
 }
 
@@ -314,7 +317,10 @@ pub(crate) unsafe extern "C" fn remap_share(
 /// An open appender, used by one thread at a time.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn remap_sync(appender: &mut Appender) -> c_int {
-    guarded(|code| code, || appender.sync().map(|()| 0).map_err(Into::into))
+    guarded(
+        |code| code,
+        || appender.sync().map(|()| 0).map_err(Into::into),
+    )
 }
 
 /// Passes everything on to the store, and ends appending.
@@ -325,5 +331,8 @@ pub(crate) unsafe extern "C" fn remap_sync(appender: &mut Appender) -> c_int {
 pub(crate) unsafe extern "C" fn remap_appender_close(appender: *mut Appender) -> c_int {
     // SAFETY: it came from `boxed`, and is not used again.
     let mut appender = unsafe { Box::from_raw(appender) };
-    guarded(|code| code, || appender.close().map(|()| 0).map_err(Into::into))
+    guarded(
+        |code| code,
+        || appender.close().map(|()| 0).map_err(Into::into),
+    )
 }

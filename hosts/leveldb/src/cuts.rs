@@ -5,8 +5,8 @@
 //!
 //! Absent: what the program checks.
 
-use crate::c::{boxed, guarded};
 use crate::Files;
+use crate::c::{boxed, guarded};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_store::{NewVolume, Processes, Volume};
