@@ -55,8 +55,9 @@ class Round {
         Put(i);
       }
     }
-    Compare(nullptr);
-    for (const Snapshots& snapshots : snapshots_) Compare(&snapshots);
+    CompareWithModel(both_.stock, "stock");
+    CompareWithModel(both_.retained, "ours");
+    for (const Snapshots& snapshots : snapshots_) Compare(snapshots);
     CompareKeys();
   }
 
@@ -99,12 +100,14 @@ class Round {
     const std::string value = Value(number, version, Size());
     Check(both_.stock->Put(leveldb::WriteOptions(), Key(number), value), "put");
     Check(both_.retained->Put(leveldb::WriteOptions(), Key(number), value), "put");
+    model_[Key(number)] = value;
   }
 
   void Delete() {
     const std::string key = Key(Number());
     Check(both_.stock->Delete(leveldb::WriteOptions(), key), "delete");
     Check(both_.retained->Delete(leveldb::WriteOptions(), key), "delete");
+    model_.erase(key);
   }
 
   void CompactRange() {
@@ -114,12 +117,27 @@ class Round {
     both_.retained->CompactRange(&begin, &end);
   }
 
-  void Compare(const Snapshots* snapshots) {
+  void CompareWithModel(leveldb::DB* db, const std::string& name) {
     leveldb::ReadOptions options;
     options.verify_checksums = true;
-    options.snapshot = snapshots == nullptr ? nullptr : snapshots->stock;
+    const std::unique_ptr<leveldb::Iterator> entries(db->NewIterator(options));
+    entries->SeekToFirst();
+    for (const auto& expected : model_) {
+      if (!entries->Valid()) Fail(name + " ends before " + expected.first);
+      if (entries->key() != expected.first) Fail(name + " has " + entries->key().ToString() + " instead of " + expected.first);
+      if (entries->value() != expected.second) Fail(name + " has another value of " + expected.first);
+      entries->Next();
+    }
+    if (entries->Valid()) Fail(name + " has more, from " + entries->key().ToString() + " on");
+    Check(entries->status(), "iterate");
+  }
+
+  void Compare(const Snapshots& snapshots) {
+    leveldb::ReadOptions options;
+    options.verify_checksums = true;
+    options.snapshot = snapshots.stock;
     const std::unique_ptr<leveldb::Iterator> stock(both_.stock->NewIterator(options));
-    options.snapshot = snapshots == nullptr ? nullptr : snapshots->retained;
+    options.snapshot = snapshots.retained;
     const std::unique_ptr<leveldb::Iterator> retained(both_.retained->NewIterator(options));
     stock->SeekToFirst();
     retained->SeekToFirst();
@@ -137,13 +155,17 @@ class Round {
       std::string stock, retained;
       const leveldb::Status first = both_.stock->Get(leveldb::ReadOptions(), Key(number), &stock);
       const leveldb::Status second = both_.retained->Get(leveldb::ReadOptions(), Key(number), &retained);
-      if (first.IsNotFound() != second.IsNotFound() || stock != retained) Fail("get of " + Key(number) + " differs");
+      const auto expected = model_.find(Key(number));
+      const bool absent = expected == model_.end();
+      if (first.IsNotFound() != absent || (!absent && stock != expected->second)) Fail("stock's get of " + Key(number) + " is wrong");
+      if (second.IsNotFound() != absent || (!absent && retained != expected->second)) Fail("our get of " + Key(number) + " is wrong");
     }
   }
 
   leveldb::Env* const env_;
   Both both_;
   std::vector<Snapshots> snapshots_;
+  std::map<std::string, std::string> model_;
   std::mt19937_64 random_;
   const size_t sizes_;
   uint64_t hot_ = 0;
