@@ -283,9 +283,10 @@ pub(crate) unsafe extern "C" fn remap_append(
     guarded(
         |code| code,
         || {
-            // SAFETY: as promised by the caller; a slice of no bytes may have any address in C++.
+            // A slice of no bytes may have any address in C++.
             let data = match bytes {
                 0 => &[],
+                // SAFETY: as promised by the caller.
                 _ => unsafe { from_raw_parts(data, bytes) },
             };
             appender.append(data)?;
