@@ -50,8 +50,8 @@ macro_rules! library {
 }
 
 library! {
-    papers: "fast21", "coldmap", "copyless", "pebble", "ours", "theory", "timing", "real";
-    folders: "fast21-fig5", "fast21-fig6", "fast21-fig6-slice", "fast21-fig7", "fast21-fig8", "fast21-fig9", "coldmap-fig2", "coldmap-figs5-8", "coldmap-sweep", "copyless-sqlite", "copyless-ccaw", "pebble-micro", "pebble-bam", "pebble-f2fs", "recovery", "cost", "ours-small-nvram", "closed-forms", "agreement", "die-order", "real-flash", "mapping-cache", "indirection-units", "write-buffer", "buffered-remaps", "flushes", "recovery-parts", "slc-cache", "slc-bursts", "slc-dynamic";
+    papers: "fast21", "coldmap", "copyless", "pebble", "remapcom", "ours", "theory", "timing", "real";
+    folders: "fast21-fig5", "fast21-fig6", "fast21-fig6-slice", "fast21-fig7", "fast21-fig8", "fast21-fig9", "coldmap-fig2", "coldmap-figs5-8", "coldmap-sweep", "copyless-sqlite", "copyless-ccaw", "pebble-micro", "pebble-bam", "pebble-f2fs", "remapcom", "recovery", "cost", "ours-small-nvram", "closed-forms", "agreement", "die-order", "real-flash", "mapping-cache", "indirection-units", "write-buffer", "buffered-remaps", "flushes", "recovery-parts", "slc-cache", "slc-bursts", "slc-dynamic";
 }
 
 impl Library {

@@ -2,7 +2,7 @@
 //! experiments.
 //!
 //! Each is a compressed session (`remap_ssd_sim::trace`), without times and contents.
-//! `rig/sqlite-figures`, `rig/f2fs` and `rig/fswrite` make them. `NAME@2` is a recording up to its
+//! `rig/sqlite-figures`, `rig/f2fs`, `rig/fswrite` and `rig/leveldb` make them. `NAME@2` is a recording up to its
 //! second mark: the time between two marks is a difference of two replays. `NAME+headers` is a recording
 //! of SQLite that writes a page of frame headers with each transaction.
 //!
@@ -75,6 +75,14 @@ built_in! {
     "f2fs-sync-8k-lists",
     "f2fs-sync-16k-stock",
     "f2fs-sync-16k-lists",
+    "leveldb-bench-1000-stock",
+    "leveldb-bench-1000-shared",
+    "leveldb-bench-4000-stock",
+    "leveldb-bench-4000-shared",
+    "leveldb-ycsb-1000-stock",
+    "leveldb-ycsb-1000-shared",
+    "leveldb-ycsb-4000-stock",
+    "leveldb-ycsb-4000-shared",
 }
 
 /// A recorded host session that runs can replay.

@@ -32,6 +32,7 @@ mod phases;
 mod real_flash;
 mod recovery;
 mod recovery_parts;
+mod remapcom;
 mod slc_bursts;
 mod slc_cache;
 mod write_buffer;
@@ -79,6 +80,7 @@ const ALL: &[(&str, Analysis)] = &[
     ("fast21-fig8", |_| Box::new(fast21_fig8::analyse)),
     ("fast21-fig9", |_| Box::new(fast21_fig9::analyse)),
     ("copyless-sqlite", |_| Box::new(copyless_sqlite::analyse)),
+    ("remapcom", |_| Box::new(remapcom::analyse)),
     ("copyless-ccaw", |_| Box::new(copyless_ccaw::analyse)),
     ("coldmap-fig2", |_| Box::new(coldmap_fig2::analyse)),
     ("coldmap-figs5-8", |_| Box::new(coldmap::analyse)),
