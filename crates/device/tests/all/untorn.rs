@@ -24,7 +24,7 @@ fn mean_ns(set: &str, untorn_bytes: u64, len: u32) -> f64 {
         (random >> 33) % n
     };
     let mut request = |device: &mut Device, now: u64, first: u64| -> Completion {
-        let pages: Vec<_> = HostLpn::range(HostLpn::new(first), len.into())
+        let pages: Vec<_> = HostLpn::range(HostLpn::new(first), len)
             .map(|lpn| PageCommand {
                 lpn,
                 content: below(1 << 40) + 1,
