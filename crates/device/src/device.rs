@@ -508,8 +508,10 @@ impl Device {
                 done_at: whole.done_at.max(one.done_at),
                 result: whole.result.and(one.result),
             };
-            // The firmware has undone the pages before.
+            // The pages before are undone.
             if is_untorn && whole.result.is_err() {
+                self.ftl.end_write();
+                self.charge(now, DataPath::Own);
                 break;
             }
         }

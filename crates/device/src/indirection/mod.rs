@@ -262,6 +262,13 @@ impl Indirection {
         self.check_range(ftl, page, len)?;
         let first = self.unit(page);
         let end = self.unit(page.offset(len + self.pages() - 1));
+        // Units of which a part is kept: what may fail comes before the first page.
+        if self.place(page) > 0 {
+            ftl.check_readable(first)?;
+        }
+        if self.place(page.offset(len)) > 0 {
+            ftl.check_readable(end.back(1))?;
+        }
         ftl.begin_write(first, end.offset_from(first))
     }
 

@@ -24,7 +24,7 @@ use std::ops::Range;
 /// The write of the current command.
 pub(crate) struct UntornWrite {
     pub open: OpenWrite,
-    pub first: Lpn,
+    /// Pages announced.
     pub len: u32,
     /// Its pages leave a volatile write buffer.
     pub leaves: bool,
@@ -197,10 +197,15 @@ impl OpenWrites {
         None
     }
 
-    /// The write has failed, and its number is in the list of aborted ones.
+    /// The write has failed. Its number is in the list of aborted ones, unless that is full: then the word keeps it, and is not used
+    /// before a power-on.
     #[cold]
-    pub(crate) fn abort(&mut self, media: &mut Media, write: &OpenWrite) {
+    pub(crate) fn abort(&mut self, media: &mut Media, write: &OpenWrite, is_listed: bool) {
         media.order_stores(None);
+        if !is_listed {
+            self.free.remove(write.place);
+            return;
+        }
         media.fence();
         let (word, _) = self.free[write.place];
         media.store(word, 0, Purpose::Meta, After::NOTHING);

@@ -334,6 +334,9 @@ impl Ftl {
                     witnesses.buffered(&mut self.core.tables.map, page.lpn, page.wsn);
                     pages.push((slot, page));
                 }
+                FoundSlot::Unreadable { slot, wsn, .. } if witnesses.is_aborted(wsn) => {
+                    buffer.note_damage(slot);
+                }
                 FoundSlot::Unreadable { slot, lpn, wsn } => {
                     witnesses.doubt(lpn, wsn);
                     // Later numbers are newer, those of the marks of doubts too.

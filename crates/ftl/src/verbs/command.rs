@@ -234,7 +234,8 @@ impl Ftl {
                 return Ok(());
             }
             let write = self.open_write.as_ref();
-            let command = write.map(|write| (write.open.wsn, write.first, write.len));
+            // A damaged entry puts this LPN in doubt, not those of the whole write.
+            let command = write.map(|write| (write.open.wsn, lpn, 1));
             // Demotion is not a host error: the page is programmed below.
             match self.remap_page(lpn, ppn, None, command, command.is_none()) {
                 Ok(()) => {

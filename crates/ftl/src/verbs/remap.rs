@@ -318,7 +318,7 @@ impl Ftl {
         // still exists and is mapped again.
         self.paused = true;
         if self.has_open_words() {
-            self.open_write(wsn, command.target, command.len, false);
+            self.open_write(wsn, command.len, false);
         } else {
             self.atomic_slot.begin(&mut self.core.media, wsn);
         }
@@ -357,7 +357,9 @@ impl Ftl {
             self.atomic_slot
                 .abort(&mut self.core.media, &mut self.core.tables.aborted, wsn);
             if let Some(write) = self.open_write.take() {
-                self.open_writes.abort(&mut self.core.media, &write.open);
+                let is_listed = self.atomic_slot.is_free(&self.core.tables.aborted);
+                self.open_writes
+                    .abort(&mut self.core.media, &write.open, is_listed);
             }
         }
         self.paused = false;

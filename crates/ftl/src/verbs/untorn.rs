@@ -70,7 +70,7 @@ impl Ftl {
 
         self.paused = true;
         let wsn = self.core.clock.tick();
-        self.open_write(wsn, lpn, len, is_buffered);
+        self.open_write(wsn, len, is_buffered);
         if !is_buffered {
             // Pages wait for the word from their word line's first page on.
             self.fill_host_line();
@@ -100,11 +100,10 @@ impl Ftl {
     }
 
     /// Stores the word of an atomic command, whose witnesses carry this number.
-    pub(crate) fn open_write(&mut self, wsn: u64, first: Lpn, len: u32, is_buffered: bool) {
+    pub(crate) fn open_write(&mut self, wsn: u64, len: u32, is_buffered: bool) {
         let media = &mut self.core.media;
         self.open_write = Some(Box::new(UntornWrite {
             open: self.open_writes.begin(media, wsn, is_buffered),
-            first,
             len,
             leaves: false,
             before: Vec::with_capacity(len as usize),
@@ -187,9 +186,7 @@ impl Ftl {
         self.make_room_for_write(lpns.len() as u32)?;
         self.paused = true;
         let wsn = self.core.clock.tick();
-        // In order: a damaged entry names this range.
-        let (first, last) = (lpns[0], lpns[lpns.len() - 1]);
-        self.open_write(wsn, first, last.offset_from(first) + 1, false);
+        self.open_write(wsn, lpns.len() as u32, false);
         self.fill_host_line();
         for lpn in lpns {
             let before = self.core.tables.map.get(*lpn);
@@ -207,6 +204,21 @@ impl Ftl {
         Ok(())
     }
 
+    /// Checks that a page can be read that a write is about to keep in part. Takes no time: the write reads it later.
+    ///
+    /// # Errors
+    /// `MediaError`.
+    pub fn check_readable(&self, lpn: Lpn) -> Result<(), Refusal> {
+        let (core, is_marked) = (&self.core, self.unreadable.contains(&lpn));
+        let is_lost = |ppn| core.media.is_meta(ppn) || !core.media.is_readable(ppn);
+        match core.tables.map.get(lpn) {
+            _ if self.is_buffered(lpn) => Ok(()),
+            Some(at) if is_marked || is_lost(at.ppn) => Err(Refusal::MediaError),
+            None if is_marked => Err(Refusal::MediaError),
+            _ => Ok(()),
+        }
+    }
+
     /// Undoes the open write: the earlier pages still exist.
     #[cold]
     fn abort_write(&mut self) {
@@ -218,13 +230,20 @@ impl Ftl {
         self.restore(write.before);
         let (media, aborted) = (&mut self.core.media, &mut self.core.tables.aborted);
         self.atomic_slot.abort(media, aborted, write.open.wsn);
-        self.open_writes.abort(media, &write.open);
+        let is_listed = self.atomic_slot.is_free(aborted);
+        self.open_writes.abort(media, &write.open, is_listed);
         self.paused = false;
     }
 
-    /// Ends the open write.
+    /// Ends the open write. One that has ended before its last page has no effect.
     #[inline(never)]
     pub(crate) fn end_untorn(&mut self) {
+        let is_short = |write: &UntornWrite| {
+            !write.leaves && write.open.slots.is_none() && write.before.len() < write.len as usize
+        };
+        if self.open_write.as_deref().is_some_and(is_short) {
+            return self.abort_write();
+        }
         let Some(write) = self.open_write.take() else {
             return;
         };

@@ -65,6 +65,21 @@ fn a_read_within_a_write_sees_its_pages_and_does_not_end_it() {
     assert_eq!(ftl.begin_write(Lpn(600), 2), Err(Refusal::OutOfRange));
 }
 
+#[test]
+fn a_write_that_ends_before_its_last_page_has_no_effect() {
+    let mut ftl = device(small_geometry(), &config(SchemeKind::RemapSsd));
+    put(&mut ftl, 3, 1);
+    ftl.begin_write(Lpn(3), 2).unwrap();
+    ftl.write_more(Lpn(3), &content(7)).unwrap();
+    ftl.end_write();
+    assert_eq!(ftl.read(Lpn(3)), Ok(Page::Identity(1)));
+    ftl.check().unwrap();
+    write(&mut ftl, 3, 2, 50).unwrap();
+    let image = ftl.media().to_image();
+    let (mut ftl, _) = Ftl::recover(Media::from_image(&image), ftl.config().clone()).unwrap();
+    assert_eq!(ftl.read(Lpn(3)), Ok(Page::Identity(50)));
+}
+
 /// The last operation of each write is missing: hundreds in a row, which fill every word and the list.
 #[test]
 fn interrupted_writes_stay_absent_however_many_there_are() {

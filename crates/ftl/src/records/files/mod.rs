@@ -59,6 +59,8 @@ pub enum FileStatus {
 /// DRAM state of the file map.
 pub(crate) struct FileMap {
     guards: Guards,
+    /// Writes of several pages are atomic: a page counts only once its write has ended.
+    has_untorn: bool,
     region: FileMapRegion,
     generation: u32,
     /// Entry slots used since the last reset, including torn ones.
@@ -87,6 +89,7 @@ impl FileMap {
     pub(crate) fn new(config: &Config, layout: &NvramLayout) -> Self {
         Self {
             guards: config.guards,
+            has_untorn: config.untorn_bytes > 0,
             region: FileMapRegion::of(config, layout),
             generation: 0,
             used: 0,
@@ -131,11 +134,12 @@ impl FileMap {
             return Ok(FileStatus::FilesFull);
         }
 
-        // 1. the data: its page, and the entry of its remap if there is one (fence)  2. the entry's
+        // 1. the data: its page, and the entry of its remap if there is one, and the
+        // end of an untorn write that it belongs to (fence)  2. the entry's
         // words, in any order. Cut before 2 or during it: some word has another generation and the
         // page is not listed.
         let mapping = tables.map.get(lpn).expect("it has just been written");
-        let data = After::page(mapping.ppn).and(if mapping.remapped {
+        let data = After::page(mapping.ppn).and(if mapping.remapped || self.has_untorn {
             After::FENCE
         } else {
             After::NOTHING
