@@ -1,7 +1,9 @@
 //! Short campaigns: every durable scheme passes, and the scheme that cannot be durable is caught.
 
 use remap_ssd_crash::setup::Setup;
-use remap_ssd_crash::{Adjust, CampaignOptions, CampaignReport, Marks, ReplayCode, replay, run};
+use remap_ssd_crash::{
+    Adjust, CampaignOptions, CampaignReport, Marks, ReplayCode, replay, replay_adjusted, run,
+};
 use remap_ssd_ftl::{GcPolicy, Granularity, Guard, SchemeKind};
 
 /// Distinct cuts of each campaign here; long campaigns run from the command line.
@@ -453,6 +455,30 @@ fn a_campaign_bounded_by_cuts_reports_the_same_on_any_number_of_threads() {
         )
     };
     assert_eq!(run_with(1), run_with(3));
+}
+
+/// A file-map entry before the end of its page's write, three times; and a life record that cannot be read, of a superblock that hybrid
+/// mapping closed early because a block failed.
+#[test]
+fn scripts_that_once_lost_data_lose_none() {
+    let volatile = "firmware.untorn_bytes=64KiB,firmware.write_buffer_bytes=24KiB,firmware.power_loss_protection=false";
+    for (code, settings) in [
+        ("none:23:8db842f5", volatile),
+        ("local-flash:23:e11637fe", volatile),
+        (
+            "remap-ssd+hybrid:36:cae3fdba",
+            "firmware.untorn_bytes=64KiB,firmware.entry=24",
+        ),
+    ] {
+        let settings = settings
+            .split(',')
+            .map(|one| one.parse().expect("a setting"));
+        let adjust = Adjust::of_settings(settings.collect());
+        let code: ReplayCode = code.parse().expect("a code");
+        let report = replay_adjusted(&code, &adjust).expect("the device works");
+        assert_eq!(report.violations, 0, "{code}: {:?}", report.failures);
+        assert!(report.cuts > 200, "{code}");
+    }
 }
 
 #[test]

@@ -57,8 +57,8 @@ fn find_oob(
     None
 }
 
-/// Returns true if an erase has already emptied blocks of a superblock that had a tail. In front of
-/// a tail, all pages in good blocks are programmed.
+/// Returns true if an erase has already emptied blocks of a superblock that had a tail. The tail is in the last row, so every good
+/// block had a first page. Later ones may be missing: hybrid mapping closes a superblock early if a block fails.
 fn is_half_erased(
     blocks: &Superblocks,
     media: &mut Media,
@@ -67,16 +67,12 @@ fn is_half_erased(
     incarnation: u32,
 ) -> bool {
     let geometry = media.geometry();
-    let tail = blocks.tail_offsets(sb, skipped);
-
-    let is_good = |offset: &u32| !skipped.has(geometry.die_of_offset(*offset));
-    let end = tail.first().map_or(0, |first| blocks.place_of(sb, *first));
-    let mut filled = (0..end)
-        .map(|place| blocks.offset_at(sb, place))
-        .filter(is_good);
     let is_tail = |oob: Oob| oob.lpn() == Oob::TAIL && oob.incarnation() == incarnation & 63;
-    filled.any(|offset| !media.is_programmed(geometry.page(sb, offset)))
-        && tail.into_iter().any(|offset| {
+    let first_of = |die: u32| geometry.page(sb, die * geometry.stripe());
+    skipped
+        .others(geometry.dies())
+        .any(|die| !media.is_programmed(first_of(die)))
+        && blocks.tail_offsets(sb, skipped).into_iter().any(|offset| {
             let found = media.read_oob(geometry.page(sb, offset), Purpose::Meta);
             found.ok().flatten().is_some_and(is_tail)
         })
