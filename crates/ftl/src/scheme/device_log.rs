@@ -187,6 +187,21 @@ impl<M: LogMedium> Persist for DeviceLog<M> {
         has_room
     }
 
+    fn prepare(&mut self, core: &mut Core, entries: u32) {
+        // A superblock may gain as many LPNs, and the reserve with it.
+        let wanted = core.blocks.remapped_max() + entries;
+        let invalid = self.invalid(&core.blocks);
+        let pays =
+            invalid >= self.reclaim_pays_from && invalid * INVALID_SHARE > self.medium.entries();
+        if self.medium.has_room(core, wanted) || !pays || !self.medium.can_reclaim(core) {
+            return;
+        }
+        self.medium.reclaim(core, &mut self.index);
+        if !self.medium.has_room(core, wanted) {
+            self.reclaim_pays_from = self.invalid(&core.blocks) + self.medium.slots() as u64;
+        }
+    }
+
     fn references_without_room<'a>(
         &'a self,
         tables: &'a Tables,

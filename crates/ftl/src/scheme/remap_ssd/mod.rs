@@ -128,6 +128,10 @@ impl Persist for RemapSsd {
         true
     }
 
+    fn prepare(&mut self, core: &mut Core, entries: u32) {
+        self.make_room_for(core, entries);
+    }
+
     fn references_without_room<'a>(
         &'a self,
         tables: &'a Tables,

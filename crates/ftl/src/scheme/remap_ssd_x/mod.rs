@@ -197,6 +197,11 @@ impl Persist for RemapSsdX {
         self.gathered.clear();
     }
 
+    fn prepare(&mut self, core: &mut Core, entries: u32) {
+        self.issue(core);
+        self.make_room_for(core, entries);
+    }
+
     fn references_without_room<'a>(
         &'a self,
         tables: &'a Tables,

@@ -19,6 +19,9 @@ use crate::stats::Demotion;
 use crate::superblock::{RegionChanges, RegionPeaks, Superblocks};
 use remap_ssd_media::{After, Geometry, Media, Ppn, Purpose, SbId};
 
+/// Groups that an atomic command is expected to begin segments of.
+const SEGMENTS_BEGUN: u32 = 4;
+
 /// Active GC pays only if more than one page in this many that entries name is invalid.
 const INVALID_SHARE: u64 = 20;
 
@@ -446,6 +449,28 @@ pub(crate) trait GroupedEntries {
                 let groups = self.groups_mut();
                 groups.reclaim_pays_from = invalid + 2 * u64::from(groups.segments.slots);
                 return false;
+            }
+        }
+    }
+
+    /// Makes room for an atomic command of `entries` entries, as far as reclaiming pays: within the command nothing is reclaimed.
+    fn make_room_for(&mut self, core: &mut Core, entries: u32) {
+        // The fullest group may grow by as many, and the reserve with it; and groups begin segments.
+        let more = 2 * entries.div_ceil(self.groups().segments.slots) + SEGMENTS_BEGUN;
+        loop {
+            let groups = self.groups_mut();
+            if groups.segments.free() as i64 >= groups.reserve() as i64 + i64::from(more) {
+                return;
+            }
+            groups.set_fullest(core.blocks.remapped_max() + 1);
+            let invalid = groups.invalid(&core.blocks);
+            if invalid < groups.reclaim_pays_from || invalid * INVALID_SHARE <= groups.covered {
+                return;
+            }
+            if !self.reclaim_one(core) {
+                let groups = self.groups_mut();
+                groups.reclaim_pays_from = invalid + 2 * u64::from(groups.segments.slots);
+                return;
             }
         }
     }
