@@ -103,7 +103,7 @@ fn served(address: &str, nsid: u32) -> Opened {
 }
 
 fn in_memory(mib: u64) -> Opened {
-    let config = DeviceConfig::for_service(mib << 20, SchemeKind::RemapSsd, false)?;
+    let config = DeviceConfig::for_service(mib << 20, SchemeKind::default(), false)?;
     let disk = LocalDisk::new(Device::in_memory(config)?);
     let new = NewVolume {
         files_max: FILES_MAX,

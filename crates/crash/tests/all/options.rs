@@ -182,6 +182,9 @@ fn a_device_that_wears_out_under_remaps_ends_read_only_and_keeps_what_it_acknowl
         let setup = Setup::new(SchemeKind::RemapSsdLh, None, *index, None);
         tight_in(&setup).contains(&"wear") && tight_in(&setup).contains(&"remaps")
     };
+    // Scripts without long writes wear the device out sooner.
+    let setting = "firmware.untorn_bytes=0".parse().expect("a setting");
+    let adjust = Adjust::of_settings(vec![setting]);
     for scheme in [
         SchemeKind::RemapSsdLh,
         SchemeKind::LocalFlash,
@@ -192,6 +195,7 @@ fn a_device_that_wears_out_under_remaps_ends_read_only_and_keeps_what_it_acknowl
             worn_out += survives(&CampaignOptions {
                 setup: Some(setup),
                 cuts: Some(2_000),
+                adjust: adjust.clone(),
                 ..CampaignOptions::new(scheme, 1)
             })
             .worn_out;
