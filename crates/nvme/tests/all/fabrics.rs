@@ -11,10 +11,11 @@ use remap_ssd_nvme::spec::command::{RwCdw12, Sqe};
 use remap_ssd_nvme::spec::fabrics::{ConnectData, DISCOVERY_NQN, DiscoveryEntry};
 use remap_ssd_nvme::spec::opcode::{admin, io};
 use remap_ssd_nvme::spec::status::Status;
-use remap_ssd_nvme::tcp::client::{Client, Options, entry};
+use remap_ssd_nvme::tcp::client::{Client, ClientError, Options, entry};
 use remap_ssd_nvme::tcp::server::{Limits, Server, Stopper};
 use remap_ssd_nvme::tcp::target::{Allowed, Port, Who};
-use std::net::SocketAddr;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -105,6 +106,37 @@ fn a_refused_connect_names_the_parameter() {
         lines.iter().any(|line| line.starts_with(other)),
         "{lines:#?}"
     );
+}
+
+// The admin queue reaches the old process, and the I/O queue the new one, which knows no such controller.
+#[test]
+fn a_server_started_again_between_two_queues_looks_like_a_reset() {
+    let (old, new) = (Rig::new(), Rig::new());
+    let between = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = between.local_addr().expect("bound");
+    let forwarder = std::thread::spawn(move || {
+        for server in [old.address, new.address] {
+            let (mut host, _) = between.accept().expect("a queue");
+            let mut target = TcpStream::connect(server).expect("it listens");
+            let copy = |stream: &TcpStream| stream.try_clone().expect("possible");
+            let (mut from_host, mut to_target) = (copy(&host), copy(&target));
+            std::thread::spawn(move || std::io::copy(&mut from_host, &mut to_target));
+            std::thread::spawn(move || std::io::copy(&mut target, &mut host));
+        }
+        (old, new)
+    });
+
+    let options = Options {
+        subnqn: Some(NQN.into()),
+        ..Options::default()
+    };
+    let error = Client::connect(address, options).err();
+    let Some(ClientError::Io(error)) = error else {
+        panic!("{error:?}");
+    };
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
+    let (_, new) = forwarder.join().expect("two queues came");
+    assert!(new.client().flush().is_ok(), "the next one connects");
 }
 
 #[test]

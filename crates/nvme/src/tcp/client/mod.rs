@@ -30,6 +30,7 @@ use crate::spec::command::{DsmCdw10, DsmCdw11, DsmRange, RemapCdw12, RemapResult
 use crate::spec::identify::{Controller, Namespace, cns};
 use crate::spec::log::{Smart, lid};
 use crate::spec::opcode::{admin, io as opcode};
+use crate::spec::status::Status;
 use error::broken;
 use exclusive::Exclusive;
 use remap_ssd_device::HolderId;
@@ -489,6 +490,20 @@ fn discover(address: SocketAddr, options: &Options) -> Result<String, ClientErro
         .map_err(|_| broken("a name in the discovery log"))
 }
 
+/// A server that was started again after the admin queue had connected does not know the controller: both
+/// connections are lost, as if the second had been reset.
+fn without_its_controller(error: ClientError) -> ClientError {
+    match error {
+        ClientError::Status { status, .. } if status == Status::CONNECT_INVALID => {
+            ClientError::Io(io::Error::new(
+                io::ErrorKind::ConnectionReset,
+                "connection reset: the server was started again while this host connected",
+            ))
+        }
+        error => error,
+    }
+}
+
 struct Connected {
     queues: (Queue, Queue),
     cntlid: u16,
@@ -516,7 +531,8 @@ fn connect(address: SocketAddr, options: &Options, subnqn: &str) -> Result<Conne
 
     // A separate connection: the admin queue stays free for commands that must not wait for data.
     let mut io = Queue::open_for(address, options, subnqn)?;
-    io.connect(1, options.entries, cntlid, options, subnqn)?;
+    io.connect(1, options.entries, cntlid, options, subnqn)
+        .map_err(without_its_controller)?;
     io.in_capsule = in_capsule(&controller).min(options.pdu_bytes_max);
     Ok(Connected {
         queues: (admin, io),
