@@ -210,6 +210,17 @@ impl Rail {
         pages.chain(clears.copied()).collect()
     }
 
+    /// The current command's own stores, if `after` names them; and for a store that it waits for, the one that `order_stores` named.
+    fn own_order(&self, after: After, is_awaited_store: bool) -> Vec<u64> {
+        let opened = self.opened.filter(|_| is_awaited_store);
+        let mut tokens = opened.map_or(Vec::new(), |id| self.named(0..0, After::clear(id)));
+        if after.is_own() {
+            let awaited = self.ack.iter().copied();
+            tokens.extend(awaited.filter(|token| self.is_pending_store(*token)));
+        }
+        tokens
+    }
+
     fn is_pending_store(&self, token: u64) -> bool {
         let found = self.pending.binary_search_by_key(&token, |op| op.token);
         found.is_ok_and(|at| self.pending[at].is_store())
@@ -266,27 +277,15 @@ impl Rail {
 
         // A copy is no more durable than the page it was read from.
         let source = self.waited(copied.map_or(0..0, |page| page.0..page.0 + 1));
+        let pages = self.waited(after.named_pages());
+        let is_store = matches!(effect, MediaEffect::Store { .. });
         let mut tokens = self.named(source.clone(), After::NOTHING);
         if let Some(record) = &record {
             tokens.extend(self.last_stores(record));
         }
-
-        let pages = self.waited(after.named_pages());
         tokens.extend(self.named(pages.clone(), after));
-        let is_store = matches!(effect, MediaEffect::Store { .. });
-        if let Some(opened) = self.opened
-            && is_store
-            && critical
-        {
-            tokens.extend(self.named(0..0, After::clear(opened)));
-        }
-        if after.is_own() {
-            let stores = self
-                .ack
-                .iter()
-                .filter(|token| self.is_pending_store(**token));
-            tokens.extend(stores);
-        }
+        tokens.extend(self.own_order(after, is_store && critical));
+
         let token = self.next_token;
         self.next_token += 1;
         // Every store comes after the last fence; other operations only if they request it.

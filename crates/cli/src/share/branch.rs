@@ -11,6 +11,7 @@ use crate::trace::Patience;
 use remap_ssd_share::branches::{self, Branch, Difference};
 use remap_ssd_share::volume::Others;
 use remap_ssd_sim::report::format::{bytes, exact};
+use remap_ssd_store::PageRun;
 use serde_json::json;
 
 /// Arguments of `share branch`: one of its commands.
@@ -36,70 +37,47 @@ its parent until one of the two is written. The log (-wal) or journal of a datab
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     /// Makes branches of a file.
-    Create(Create),
+    Create {
+        /// Name of the branch.
+        name: String,
+        /// The file of the namespace's volume of which it is a branch.
+        #[arg(long, value_name = "NAME")]
+        file: String,
+        /// Make N branches, from NAME-1 to NAME-N.
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+        count: Option<u32>,
+        #[command(flatten)]
+        on: On,
+    },
     /// Lists branches, with their parents and the space that only they use.
-    List(List),
+    List(On),
     /// Lists the pages that a branch does not share with its parent, without reading them.
-    Diff(Diff),
+    Diff {
+        /// Name of the branch.
+        name: String,
+        /// Compare with this file instead of the parent; NAME may then be any file.
+        #[arg(long, value_name = "FILE")]
+        with: Option<String>,
+        #[command(flatten)]
+        on: On,
+    },
     /// Gives the parent the contents of the branch, which is gone afterwards.
-    Merge(Merge),
+    Merge {
+        /// Name of the branch.
+        name: String,
+        /// Merge even if the parent has changed since the branch was made; its changes are lost.
+        #[arg(long)]
+        force: bool,
+        #[command(flatten)]
+        on: On,
+    },
     /// Deletes a branch. Branches of it live on.
-    Delete(Delete),
-}
-
-/// Arguments of `share branch create`.
-#[derive(Debug, clap::Args)]
-struct Create {
-    /// Name of the branch.
-    name: String,
-    /// The file of the namespace's volume of which it is a branch.
-    #[arg(long, value_name = "NAME")]
-    file: String,
-    /// Make N branches, from NAME-1 to NAME-N.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    count: Option<u32>,
-    #[command(flatten)]
-    on: On,
-}
-
-/// Arguments of `share branch list`.
-#[derive(Debug, clap::Args)]
-struct List {
-    #[command(flatten)]
-    on: On,
-}
-
-/// Arguments of `share branch diff`.
-#[derive(Debug, clap::Args)]
-struct Diff {
-    /// Name of the branch.
-    name: String,
-    /// Compare with this file instead of the parent; NAME may then be any file.
-    #[arg(long, value_name = "FILE")]
-    with: Option<String>,
-    #[command(flatten)]
-    on: On,
-}
-
-/// Arguments of `share branch merge`.
-#[derive(Debug, clap::Args)]
-struct Merge {
-    /// Name of the branch.
-    name: String,
-    /// Merge even if the parent has changed since the branch was made; its changes are lost.
-    #[arg(long)]
-    force: bool,
-    #[command(flatten)]
-    on: On,
-}
-
-/// Arguments of `share branch delete`.
-#[derive(Debug, clap::Args)]
-struct Delete {
-    /// Name of the branch.
-    name: String,
-    #[command(flatten)]
-    on: On,
+    Delete {
+        /// Name of the branch.
+        name: String,
+        #[command(flatten)]
+        on: On,
+    },
 }
 
 /// Where the volume is.
@@ -114,24 +92,23 @@ struct On {
 
 pub(super) fn command(args: &Args) -> Result<(), Failure> {
     match &args.command {
-        Command::Create(args) => create(args),
-        Command::List(List { on }) => list(on),
-        Command::Diff(args) => diff(args),
-        Command::Merge(args) => merge(args),
-        Command::Delete(args) => delete(args),
+        Command::Create {
+            name,
+            file,
+            count,
+            on,
+        } => create(name, file, *count, on),
+        Command::List(on) => list(on),
+        Command::Diff { name, with, on } => diff(name, with.as_deref(), on),
+        Command::Merge { name, force, on } => merge(name, *force, on),
+        Command::Delete { name, on } => delete(name, on),
     }
 }
 
-fn create(args: &Create) -> Result<(), Failure> {
-    let Create {
-        name,
-        file,
-        count,
-        on,
-    } = args;
+fn create(name: &str, file: &str, count: Option<u32>, on: &On) -> Result<(), Failure> {
     let names: Vec<String> = match count {
-        None => vec![name.clone()],
-        Some(count) => (1..=*count)
+        None => vec![name.to_owned()],
+        Some(count) => (1..=count)
             .map(|number| format!("{name}-{number}"))
             .collect(),
     };
@@ -178,45 +155,39 @@ fn list(on: &On) -> Result<(), Failure> {
     output::text(&output::table_or("no branches", &head, &rows))
 }
 
-fn diff(args: &Diff) -> Result<(), Failure> {
-    let Diff { name, with, on } = args;
+fn diff(name: &str, with: Option<&str>, on: &On) -> Result<(), Failure> {
     let (found, _) = on_volume(&on.place, Others::Allowed, |volume| {
-        branches::diff(volume, name, with.as_deref())
+        branches::diff(volume, name, with)
     })?;
 
+    let pages = found.pages();
     if on.json {
         let mut value = json!(found);
-        value["pages"] = found.pages().into();
+        value["pages"] = pages.into();
         return output::json(&value);
     }
-    let pages = found.pages();
     let Difference { file, with, runs } = found;
-    output::text(&format!(
-        "{file} and {with} differ in {}\n",
-        show::pages(pages)
-    ))?;
-    let row = |run: &remap_ssd_store::PageRun| vec![exact(run.first), exact(run.pages)];
+    let differ = format!("{file} and {with} differ in {}\n", show::pages(pages));
+    let row = |run: &PageRun| vec![exact(run.first), exact(run.pages)];
     let rows: Vec<_> = runs.iter().map(row).collect();
-    if rows.is_empty() {
-        return Ok(());
-    }
-    output::text(&output::table(&["from page", "pages"], &rows))
+    let table = match &rows[..] {
+        [] => String::new(),
+        rows => output::table(&["from page", "pages"], rows),
+    };
+    output::text(&(differ + &table))
 }
 
-fn merge(args: &Merge) -> Result<(), Failure> {
-    let Merge { name, force, on } = args;
+fn merge(name: &str, force: bool, on: &On) -> Result<(), Failure> {
     let (parent, done) = on_volume(&on.place, Others::Refused, |volume| {
-        branches::merge(volume, name, *force)
+        branches::merge(volume, name, force)
     })?;
     let more = [("branch", json!(name)), ("merged into", json!(parent))];
     show::done(&done, &more, on.json)
 }
 
-fn delete(args: &Delete) -> Result<(), Failure> {
-    let Delete { name, on } = args;
+fn delete(name: &str, on: &On) -> Result<(), Failure> {
     on_volume(&on.place, Others::Refused, |volume| {
         branches::delete(volume.as_store(), name)
     })?;
-    let text = || format!("{name} is deleted\n");
-    output::result(on.json, || json!({ "deleted": name }), text)
+    show::deleted(name, on.json)
 }

@@ -156,6 +156,12 @@ fn write(
     output::text(&pairs(&first.chain(rows).collect::<Vec<_>>()))
 }
 
+/// Prints that a snapshot or a branch is deleted.
+pub(super) fn deleted(name: &str, as_json: bool) -> Result<(), Failure> {
+    let text = || format!("{name} is deleted\n");
+    output::result(as_json, || json!({ "deleted": name }), text)
+}
+
 /// A time as text: UTC, RFC 3339.
 pub(super) fn time(seconds: u64) -> String {
     let at = i64::try_from(seconds)

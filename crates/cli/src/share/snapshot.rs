@@ -156,12 +156,7 @@ fn delete(args: &SnapshotArgs) -> Result<(), Failure> {
         })
     });
     done?;
-    deleted(&args.name, args.on.json)
-}
-
-fn deleted(name: &str, as_json: bool) -> Result<(), Failure> {
-    let text = || format!("{name} is deleted\n");
-    output::result(as_json, || json!({ "deleted": name }), text)
+    show::deleted(&args.name, args.on.json)
 }
 
 fn list(on: &On) -> Result<(), Failure> {
@@ -237,7 +232,7 @@ fn delete_of_files(args: &SnapshotArgs) -> Result<(), Failure> {
     on_volume(&args.on.place, Others::Refused, |volume| {
         files::delete(volume.as_store(), &args.name)
     })?;
-    deleted(&args.name, args.on.json)
+    show::deleted(&args.name, args.on.json)
 }
 
 fn list_of_files(on: &On) -> Result<(), Failure> {

@@ -241,6 +241,40 @@ pub(super) fn read_heads(core: &mut Core, witnesses: &mut Witnesses) -> Result<(
     Ok(())
 }
 
+/// Step 1c: notes the aborted numbers in dead superblocks that are not erased. Their pages are no witnesses, but would be again if the
+/// word that says so became unreadable; so the numbers stay in the list.
+pub(super) fn note_dead_pages(core: &mut Core, witnesses: &mut Witnesses) {
+    if !witnesses.has_aborted() {
+        return;
+    }
+    let is_left = |sb: &Superblock| !holds_data(sb.state) && !sb.life.clean();
+    let left = core.blocks.iter().filter(|(_, sb)| is_left(sb));
+    let left: Vec<SbId> = left.map(|(id, _)| id).collect();
+
+    let geometry = core.geometry;
+    for sb in left {
+        for die in core.blocks.get(sb).bad.others(geometry.dies()) {
+            let offsets = (0..geometry.pages_per_block()).map(|row| geometry.offset_of(row, die));
+            for offset in offsets {
+                witnesses.report.oob_pages += 1;
+                let page = geometry.page(sb, offset);
+                let found = core.media.read_oob(page, Purpose::Meta);
+                if found == Ok(None) {
+                    // The rest of the block is erased too.
+                    break;
+                }
+                // A page that is torn now stays so.
+                let Ok(Some(oob)) = found else { continue };
+                match oob.lpn() {
+                    // The entries in it have numbers of their own.
+                    Oob::LOG | Oob::PARITY => witnesses.keep_aborted(sb),
+                    _ => witnesses.dead(sb, oob.wsn()),
+                }
+            }
+        }
+    }
+}
+
 /// Searches for a superblock's head. Also returns the offset of the first page that may be it but
 /// cannot be read.
 fn find_head(

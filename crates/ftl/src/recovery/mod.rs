@@ -2,7 +2,8 @@
 //!
 //! 0. `RemapScheme::power_lost`: the work that a capacitor's energy did when power failed, applied
 //!    to the state left by the cut. It is the only step that no cut can leave half done.
-//! 1. `read_lives`, `read_heads`: which superblocks hold data, and since when.
+//! 1. `read_lives`, `read_heads`: which superblocks hold data, and since when. `note_dead_pages`: the aborted commands that
+//!    have witnesses in the others.
 //! 2. `read_pages`: mappings made by writes, from the tails of closed superblocks and the OOB areas
 //!    of the others. `read_bitmaps`, `read_deallocations`: deallocated LPNs. `read_buffer`: pages that were not on
 //!    flash yet.
@@ -69,6 +70,7 @@ impl Ftl {
         witnesses.aborted(aborted);
 
         flash::read_heads(&mut ftl.core, &mut witnesses)?;
+        flash::note_dead_pages(&mut ftl.core, &mut witnesses);
         let open = flash::read_pages(&mut ftl.core, &mut witnesses);
         let bitmaps_lost = read_bitmaps(&mut ftl.core, &mut witnesses);
         let unknown = read_deallocations(&mut ftl.core, &mut ftl.dealloc, &mut witnesses)?;
@@ -290,6 +292,13 @@ impl Ftl {
             self.core.fill_lines();
             let blocks = &mut self.core.blocks;
             let entry = blocks.get(sb);
+            // Dead already: only its erase is missing.
+            if entry.state == SuperblockState::Free {
+                if !entry.life.clean() && !blocks.is_in_last_cycle(sb) {
+                    blocks.erase(&mut self.core.media, sb, &mut self.core.clock);
+                }
+                continue;
+            }
             let can_go = matches!(entry.state, SuperblockState::Open | SuperblockState::Closed)
                 && !blocks.is_in_last_cycle(sb);
             let live = blocks.owners(sb).live;

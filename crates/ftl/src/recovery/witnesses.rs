@@ -180,6 +180,26 @@ impl Witnesses {
         true
     }
 
+    /// Returns true if there is an aborted command.
+    pub(crate) fn has_aborted(&self) -> bool {
+        !self.aborted.is_empty()
+    }
+
+    /// A page with this number is in a superblock that is dead, but not erased.
+    pub(crate) fn dead(&mut self, sb: SbId, wsn: u64) {
+        if self.is_aborted(wsn) {
+            self.aborted_pages.insert(sb);
+        }
+    }
+
+    /// A dead superblock may have witnesses of any aborted command.
+    pub(crate) fn keep_aborted(&mut self, sb: SbId) {
+        // `is_aborted` adds numbers without looking further back than the last one.
+        if self.aborted_pages.insert(sb) {
+            self.aborted_seen.extend(&self.aborted);
+        }
+    }
+
     /// Marks NVRAM words of an aborted command: recovery zeroes them before the scheme's `resume`.
     pub(crate) fn zero(&mut self, words: Range<usize>) {
         self.aborted_words.push(words);

@@ -1,8 +1,8 @@
 //! Writes of several pages that a power cut leaves whole or absent: their cost, their limits, and many of them interrupted.
 
 use crate::kit::{content, device, durable, put, small_config, small_geometry};
-use remap_ssd_ftl::{Config, Ftl, Lpn, Refusal, SchemeKind};
-use remap_ssd_media::{Media, OpKind, Outcome, Page, Purpose};
+use remap_ssd_ftl::{Config, Ftl, Lpn, RecoveryReport, Refusal, SchemeKind};
+use remap_ssd_media::{Media, OpKind, Outcome, Page, Ppn, Purpose};
 
 fn config(scheme: SchemeKind) -> Config {
     Config {
@@ -80,6 +80,23 @@ fn a_write_that_ends_before_its_last_page_has_no_effect() {
     assert_eq!(ftl.read(Lpn(3)), Ok(Page::Identity(50)));
 }
 
+/// Writes pages with the identities from 100,000 on, and cuts the power before the write's last operation.
+fn interrupted(mut ftl: Ftl, lpn: u32, len: u32) -> (Ftl, RecoveryReport) {
+    ftl.media_mut().ops.clear();
+    ftl.media_mut().attach_rail();
+    write(&mut ftl, lpn, len, 100_000).unwrap();
+    let last = ftl.media().pending() - 1;
+    let mut ops = 0..;
+    let image = ftl.media().cut(|| match ops.next() == Some(last) {
+        true => Outcome::Absent,
+        false => Outcome::Whole,
+    });
+    let recovered = Ftl::recover(Media::from_image(&image), ftl.config().clone());
+    let (ftl, report) = recovered.unwrap_or_else(|error| panic!("{error}"));
+    ftl.check().unwrap();
+    (ftl, report)
+}
+
 /// The last operation of each write is missing: hundreds in a row, which fill every word and the list.
 #[test]
 fn interrupted_writes_stay_absent_however_many_there_are() {
@@ -88,22 +105,9 @@ fn interrupted_writes_stay_absent_however_many_there_are() {
         (0..600).for_each(|lpn| put(&mut ftl, lpn, u64::from(lpn) + 1));
         let mut most = 0;
         for nth in 0..400u32 {
-            ftl.media_mut().ops.clear();
-            ftl.media_mut().attach_rail();
             let lpn = nth * 7 % 590;
-            write(&mut ftl, lpn, 2 + nth % 5, 100_000).unwrap();
-            let last = ftl.media().pending() - 1;
-            let mut ops = 0..;
-            let image = ftl.media().cut(|| match ops.next() == Some(last) {
-                true => Outcome::Absent,
-                false => Outcome::Whole,
-            });
-            let config = ftl.config().clone();
-            let recovered = Ftl::recover(Media::from_image(&image), config);
-            let (next, report) =
-                recovered.unwrap_or_else(|error| panic!("{scheme}, cut {nth}: {error}"));
+            let (next, report) = interrupted(ftl, lpn, 2 + nth % 5);
             ftl = next;
-            ftl.check().unwrap();
             most = most.max(report.aborted);
             for lpn in lpn..lpn + 2 + nth % 5 {
                 let before = Page::Identity(u64::from(lpn) + 1);
@@ -121,5 +125,60 @@ fn interrupted_writes_stay_absent_however_many_there_are() {
         }
         write(&mut ftl, 0, 4, 300_000).unwrap();
         assert_eq!(ftl.read(Lpn(3)), Ok(Page::Identity(300_003)));
+    }
+}
+
+/// The pages of an interrupted write are in a superblock that dies. A cut leaves its erases undone, and later the word that says that it is
+/// dead becomes unreadable: its pages are taken for witnesses again.
+#[test]
+fn an_interrupted_write_stays_absent_when_the_word_of_its_dead_superblock_is_lost() {
+    const LPN: u32 = 20;
+    for scheme in durable() {
+        let mut ftl = device(small_geometry(), &config(scheme));
+        (0..600).for_each(|lpn| put(&mut ftl, lpn, u64::from(lpn) + 1));
+        let (mut ftl, report) = interrupted(ftl, LPN, 4);
+        assert_eq!(report.aborted, 1, "{scheme}");
+        let number = ftl.aborted()[0];
+        let mut pages = (0..small_geometry().pages()).map(Ppn);
+        let page = pages.find(|page| ftl.media().oob(*page).wsn() == number);
+        let sb = small_geometry().superblock(page.expect("the pages landed"));
+
+        let incarnation = |ftl: &Ftl| {
+            let (_, found) = ftl.superblocks().nth(sb.0 as usize).expect("it exists");
+            found.life.incarnation()
+        };
+        let before = incarnation(&ftl);
+        ftl.media_mut().attach_rail();
+        for step in 0.. {
+            assert!(step < 20_000, "{scheme}: {sb:?} is never collected");
+            ftl.media_mut().settle_all();
+            put(&mut ftl, 30 + step * 11 % 570, 200_000);
+            if incarnation(&ftl) != before {
+                break;
+            }
+        }
+        let image = ftl.media().cut_by(|kind| match kind {
+            OpKind::Erase => Outcome::Absent,
+            _ => Outcome::Whole,
+        });
+
+        // The first power-on finds it dead, with all of its pages; the second one does not know why.
+        let config = ftl.config().clone();
+        let (ftl, _) = Ftl::recover(Media::from_image(&image), config.clone()).unwrap();
+        let mut media = ftl.into_media();
+        assert_eq!(
+            media.oob(page.unwrap()).wsn(),
+            number,
+            "{scheme}: no page is erased"
+        );
+        media.plant(|faults| {
+            faults.flips.insert(sb.0 as usize * 3, 0b11);
+        });
+        let (mut ftl, _) = Ftl::recover(media, config).unwrap();
+        for lpn in LPN..LPN + 4 {
+            let before = Page::Identity(u64::from(lpn) + 1);
+            assert_eq!(ftl.read(Lpn(lpn)), Ok(before), "{scheme}");
+        }
+        ftl.check().unwrap();
     }
 }
