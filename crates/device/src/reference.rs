@@ -333,6 +333,7 @@ const PAGE: &str = "\
 
 A device is described by a TOML file, by options of the command line, or by single values:
 
+<!-- smaller: compare --scale 1/256 -->
 ```sh
 remap-ssd presets --toml fast21-32g > device.toml          # every key, with comments
 remap-ssd presets --schema > device.schema.json            # for editors that complete and check TOML
