@@ -43,6 +43,7 @@ class Kernel:
     """A kernel image, unpacked, and the initramfs with the modules that it needs; f2fs comes later."""
 
     def __init__(self, image, release, folder):
+        self.root = os.path.join(scratch(), "root.img")
         self.image, self.release = image, release
         self.vmlinuz = os.path.join(image, "boot", f"vmlinuz-{release}")
         merged = os.path.join(image, "usr", "lib", "modules", release)
@@ -111,18 +112,21 @@ class Kernel:
 
 
 class SetupKernel:
-    """rig/setup's own kernel, whose modules are on the root file system, where the guest loads them by modprobe."""
+    """A kernel of rig/setup's, whose modules are on the root file system, where the guest loads them by modprobe."""
 
     drivers = ()
 
-    def __init__(self):
-        self.vmlinuz = os.path.join(scratch(), "vmlinuz")
-        with open(os.path.join(scratch(), "kernel.done")) as file:
+    def __init__(self, name="stock"):
+        """`name`: RIG_KERNEL of rig/setup."""
+        self.place = scratch() if name == "stock" else os.path.join(scratch(), name)
+        self.vmlinuz = os.path.join(self.place, "vmlinuz")
+        self.root = os.path.join(self.place, "root.img")
+        with open(os.path.join(self.place, "kernel.done")) as file:
             self.release = file.read().strip()
 
     def initramfs(self, to, extra):
         busybox = os.path.join(scratch(), "guest", "usr", "bin", "busybox")
-        shutil.copy(os.path.join(scratch(), "initramfs"), to)
+        shutil.copy(os.path.join(self.place, "initramfs"), to)
         pack = 'cd "$1" && find . | "$2" cpio -o -H newc 2> /dev/null'
         with open(to, "ab") as file:
             subprocess.run(["bash", "-c", pack, "bash", extra, busybox], stdout=file, check=True)
@@ -164,8 +168,7 @@ class Machine:
         qemu += ["-display", "none", "-machine", "q35,usb=off,smbus=off,sata=off,vmport=off", "-accel", os.environ.get("ACCEL", "tcg,thread=multi")]
         qemu += ["-cpu", "max", "-smp", "1", "-m", os.environ.get("MEMORY", "1024"), "-kernel", kernel.vmlinuz, "-initrd", initramfs]
         qemu += ["-append", "console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=reliable no_timer_check random.trust_cpu=on"]
-        root = os.path.join(base, "root.img")
-        qemu += ["-drive", f"file={root},if=none,id=root,format=raw,readonly=on,cache=unsafe", "-device", "virtio-blk-pci,drive=root"]
+        qemu += ["-drive", f"file={kernel.root},if=none,id=root,format=raw,readonly=on,cache=unsafe", "-device", "virtio-blk-pci,drive=root"]
         qemu += ["-netdev", "user,id=net,ipv6=off", "-device", "virtio-net-pci,netdev=net,romfile="]
         qemu += ["-serial", f"file:{self.console}", "-serial", "stdio"]
         self.log = open(os.path.join(self.folder, "qemu.log"), "w")
