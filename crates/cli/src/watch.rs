@@ -2,7 +2,7 @@
 //!
 //! Absent: the device in virtual time (`remap_ssd_service::Played`), and HTTP.
 
-use crate::compare::{self, Bar};
+use crate::compare::{Bar, SpecArgs};
 use crate::failure::Failure;
 use crate::output;
 use indicatif::ProgressBar;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// Plays a workload or a recorded session on a simulated device, in virtual time and at any speed,
 /// on a page in the browser.
 ///
-/// Device and workload are set by the options of `compare`, with a single scheme. By default a
+/// Device and workload are set by the options of `compare`, with a single scheme. With --end it prints the device's counters as JSON. By default a
 /// preset is scaled to a 64th, so that single superblocks are visible.
 #[derive(Debug, clap::Args)]
 #[group(id = "watch")]
@@ -37,7 +37,7 @@ pub(crate) struct Args {
     pub end: bool,
     /// The device and the workload to play.
     #[command(flatten)]
-    pub compare: compare::Args,
+    pub spec: SpecArgs<false>,
 }
 
 const EXAMPLES: &str = "\
@@ -66,7 +66,7 @@ pub(crate) fn command(mut args: Args) -> Result<(), Failure> {
             "--speed: 0 to 1000000 virtual seconds a second",
         ));
     }
-    let compared = &mut args.compare.spec.0;
+    let compared = &mut args.spec.0;
     if compared.scheme.len() > 1 {
         return Err(Failure::usage("--scheme: one scheme is played"));
     }

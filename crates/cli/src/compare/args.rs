@@ -31,13 +31,20 @@ pub(crate) struct Args {
     pub json: bool,
 }
 
-/// A description from the options of a command line.
+/// A description from the options of a command line; without `OUTPUT`, of a run that writes no results.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct SpecArgs(pub ComparisonSpec);
+pub(crate) struct SpecArgs<const OUTPUT: bool = true>(pub ComparisonSpec);
 
-impl clap::Args for SpecArgs {
+impl<const OUTPUT: bool> SpecArgs<OUTPUT> {
+    fn options() -> impl Iterator<Item = &'static OptionDef> {
+        let is_wanted = |option: &&OptionDef| OUTPUT || option.subject != "Output";
+        OPTIONS.iter().filter(is_wanted)
+    }
+}
+
+impl<const OUTPUT: bool> clap::Args for SpecArgs<OUTPUT> {
     fn augment_args(command: Command) -> Command {
-        command.args(OPTIONS.iter().map(arg))
+        command.args(Self::options().map(arg))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -45,7 +52,7 @@ impl clap::Args for SpecArgs {
     }
 }
 
-impl FromArgMatches for SpecArgs {
+impl<const OUTPUT: bool> FromArgMatches for SpecArgs<OUTPUT> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let mut found = Self::default();
         found.update_from_arg_matches(matches)?;
@@ -53,7 +60,7 @@ impl FromArgMatches for SpecArgs {
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        for option in OPTIONS {
+        for option in Self::options() {
             if matches.value_source(option.name) != Some(ValueSource::CommandLine) {
                 continue;
             }

@@ -7,7 +7,7 @@ pub(crate) mod diff;
 mod progress;
 mod show;
 
-pub(crate) use args::Args;
+pub(crate) use args::{Args, SpecArgs};
 pub(crate) use progress::Bar;
 
 use crate::failure::Failure;

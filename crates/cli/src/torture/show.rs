@@ -143,12 +143,17 @@ fn tell(rows: &mut Vec<(&str, String)>, recording: &Recording, results: &Results
             "there may be fewer: see --shrink"
         };
         let mut blocks = counted(smallest.lost.len() as u64, "lost block");
-        if let Some(writes) = smallest.writes {
-            let writes = counted(writes as u64, "lost write");
-            blocks = format!("{writes} ({blocks})");
+        let count = smallest.writes.unwrap_or(smallest.lost.len());
+        if smallest.writes.is_some() {
+            blocks = format!("{} ({blocks})", counted(count as u64, "lost write"));
         }
+        let verb = if count == 1 {
+            "still fails"
+        } else {
+            "still fail"
+        };
         let tried = counted(smallest.tried, "more cut");
-        rows.push(("smallest", format!("{blocks} still fail ({tried}; {left})")));
+        rows.push(("smallest", format!("{blocks} {verb} ({tried}; {left})")));
         let lost = smallest.described(recording).take(BLOCKS);
         rows.extend(lost.map(|lost| ("", lost)));
         if smallest.lost.len() > BLOCKS {

@@ -70,6 +70,8 @@ fn a_recorded_session_replays_to_the_same_counts() {
 
     // Also before it is played, and with a mistake that is found after the reading.
     let played = "watch --http 127.0.0.1:0 --speed 1000000 --end".and(device);
+    // Results of `compare` are not written: the page has them.
+    run(&played.clone().and(&["--trace", &torn, "--report", "x"])).fails(2, &["--report"]);
     let played = run(&played.and(&["--trace", &torn])).ok();
     assert_eq!(played.err.matches(&note).count(), 1, "{}", played.err);
     run(&["compare", "--trace", &torn, "--preset", "none"]).fails(2, &["none", &note]);

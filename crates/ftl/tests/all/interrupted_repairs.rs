@@ -287,6 +287,30 @@ const CASES: [(usize, [u32; 2]); 6] = [
     (40, [1, 1]),
 ];
 
+/// Cuts the next recovery after each of its operations: the LPNs stay in doubt.
+fn stays_in_doubt(media: &Media, remapped: usize, records: [u32; 2]) {
+    let (mut at, mut pending, mut healed) = (0, 1, 0);
+    while at < pending {
+        let mut left = copied(media);
+        pending = interrupted(&mut left, &config(), |op, _| {
+            if op <= at {
+                Outcome::Whole
+            } else {
+                Outcome::Absent
+            }
+        });
+        healed += usize::from(left.faults().is_empty());
+        at += 1;
+        let what = format!("{remapped} in doubt, after {at} of {pending} operations");
+        is_in_doubt(left, remapped, records, &what);
+    }
+
+    assert!(
+        healed > 10,
+        "the word was zeroed before {healed} of {pending} cuts"
+    );
+}
+
 /// Collection must come before the page that marks the LPN in doubt, and the damaged word is zeroed
 /// before that page exists: until then a record holds the doubt, whichever operation is the last
 /// one before the cut.
@@ -294,31 +318,19 @@ const CASES: [(usize, [u32; 2]); 6] = [
 fn an_lpn_in_doubt_stays_in_doubt_while_its_page_waits_for_collection() {
     for (remapped, records) in CASES {
         let media = without_room_for_doubts(remapped, records);
-        let (mut at, mut pending, mut healed) = (0, 1, 0);
-        while at < pending {
-            let mut left = copied(&media);
-            pending = interrupted(&mut left, &config(), |op, _| {
-                if op <= at {
-                    Outcome::Whole
-                } else {
-                    Outcome::Absent
-                }
-            });
-            healed += usize::from(left.faults().is_empty());
-            at += 1;
-            is_in_doubt(
-                left,
-                remapped,
-                records,
-                &format!("{remapped} in doubt, after {at} of {pending} operations"),
-            );
-        }
-
-        assert!(
-            healed > 10,
-            "the word was zeroed before {healed} of {pending} cuts"
-        );
+        stays_in_doubt(&media, remapped, records);
     }
+}
+
+/// Earlier cuts have left a part of a record in each slot for doubts.
+#[test]
+fn slots_with_parts_of_records_take_doubts() {
+    let mut media = without_room_for_doubts(1, [0, 0]);
+    for slot in config().dealloc_slots..2 * config().dealloc_slots {
+        let first = log().start + slot as usize * 2;
+        media.store(first, NUMBER << 22 | 1, Purpose::Meta, After::NOTHING);
+    }
+    stays_in_doubt(&media, 1, [0, 0]);
 }
 
 /// The next recovery finds the record, and so does the one after it, whichever operations each of
