@@ -61,6 +61,9 @@ Proof. decide equality; apply Nat.eq_dec. Defined.
 Definition loc_dec : forall x y : loc, {x = y} + {x <> y}.
 Proof. decide equality; apply Nat.eq_dec. Defined.
 
+Arguments addr_dec : simpl never.
+Arguments loc_dec : simpl never.
+
 Record image := Image { cells : addr -> cell; words : loc -> word }.
 
 (** A new device: nothing programmed, all words zero. *)
