@@ -49,8 +49,8 @@ Definition old_image (st : state) (outs : list outcome) : image := view (base st
 Lemma hid_bound : forall st outs img n, Inv D st -> Good D st outs img -> Hid D img n ->
   n <= clock st.
 Proof.
-  intros st outs img n I G (k & _ & [H | H]).
-  - destruct (g_open _ _ _ _ G _ _ H) as [H' | H'].
+  intros st outs img n I G (k & Hk & [H | H]).
+  - destruct (g_open _ _ _ _ G _ _ Hk H) as [H' | H'].
     + eapply i_gone; eauto.
     + eapply i_opened; eauto.
   - eapply i_gone; eauto. eapply g_abort; eauto.

@@ -37,8 +37,8 @@ Record Good (st : state) (outs : list outcome) (img : image) : Prop := {
     exists c, Wit D img (W (c_lpn d) (c_num d) c);
   g_draft_truth : forall l n c k, Wit D img (W l n c) -> In (n, k) (running st) ->
     exists d, In d (drafts st) /\ c_lpn d = l /\ c_num d = n /\ c_content d = c;
-  g_open : forall k n, words img (OpenW k) = Num n -> In n (gone st) \/ In (n, k) (opened st);
-  g_abort : forall k n, words img (AbortW k) = Num n -> In n (gone st);
+  g_open : forall k n, k < open_words D -> words img (OpenW k) = Num n -> In n (gone st) \/ In (n, k) (opened st);
+  g_abort : forall k n, k < open_words D -> words img (AbortW k) = Num n -> In n (gone st);
   g_num : forall l n c, Wit D img (W l n c) -> n <= clock st
 }.
 
@@ -168,8 +168,8 @@ Proof.
     + destruct (g_draft_truth _ _ _ G _ _ _ _ Hw Hr) as (d & Hdd & H).
       exists d; rewrite Ed, in_app_iff; auto.
     + apply HN in Hw as (_ & _ & H); eauto.
-  - intros k n H; rewrite Hh in H by auto; rewrite Eg, Eo; eapply (g_open _ _ _ G); eauto.
-  - intros k n H; rewrite Hh in H by auto; rewrite Eg; eapply (g_abort _ _ _ G); eauto.
+  - intros k n Hk H; rewrite Hh in H by auto; rewrite Eg, Eo; eapply (g_open _ _ _ G); eauto.
+  - intros k n Hk H; rewrite Hh in H by auto; rewrite Eg; eapply (g_abort _ _ _ G); eauto.
   - intros l n c Hw; apply HW in Hw as [Hw | Hw].
     + apply (g_num _ _ _ G) in Hw; lia.
     + apply HN in Hw; tauto.
@@ -197,8 +197,8 @@ Proof.
     apply (g_dom _ _ _ G); auto; intros j Hj; apply Hl; eauto.
   - rewrite Ed; easy.
   - rewrite Er; easy.
-  - intros k n H; rewrite Hh in H by auto; rewrite Eg, Eo; eapply (g_open _ _ _ G); eauto.
-  - intros k n H; rewrite Hh in H by auto; rewrite Eg; eapply (g_abort _ _ _ G); eauto.
+  - intros k n Hk H; rewrite Hh in H by auto; rewrite Eg, Eo; eapply (g_open _ _ _ G); eauto.
+  - intros k n Hk H; rewrite Hh in H by auto; rewrite Eg; eapply (g_abort _ _ _ G); eauto.
   - intros l n c Hw; rewrite Et; eapply (g_num _ _ _ G); eauto.
 Qed.
 
