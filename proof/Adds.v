@@ -87,9 +87,9 @@ Proof.
   apply may_cut_length; auto.
 Qed.
 
-Lemma inv_witness : forall st m ls n ws c needs multi from p' cs,
+Lemma inv_witness : forall st m ls n ws c needs multi p' cs,
   Inv D st -> number D st m ls = Some (n, ws) -> Extends st p' ->
-  cs = map (fun l => Claim l n c needs multi (from l)) ls ->
+  cs = map (fun l => Claim l n c needs multi) ls ->
   (multi = false -> forall l l', In l ls -> In l' ls -> l' = l) ->
   (forall j, In j needs -> j < length p') ->
   same_hiding (image_now st) (now (base st) p') ->
@@ -101,7 +101,7 @@ Lemma inv_witness : forall st m ls n ws c needs multi from p' cs,
       (forall w, Wit D img' w <-> Wit D img w \/ (b = true /\ exists l, In l ls /\ w = W l n c)))) ->
   Inv D (put_claims (put_pend st p') m cs).
 Proof.
-  intros st m ls n ws c needs multi from p' cs I Hnum X Ecs Hmulti Hneeds Hnow Hcut.
+  intros st m ls n ws c needs multi p' cs I Hnum X Ecs Hmulti Hneeds Hnow Hcut.
   apply number_spec in Hnum.
   set (st' := put_claims (put_pend st p') m cs).
   assert (F : base st' = base st /\ pend st' = p' /\ running st' = running st /\ opened st' = opened st

@@ -19,12 +19,10 @@ Import ListNotations.
 From Proof Require Import Media Recovery.
 
 (** [c_needs]: positions of the pending operations that must land before the claim
-    counts. [c_multi]: it shares its number with claims of other LPNs. [c_from]:
-    the host's command that it states; another number than its own if the
-    firmware has stated it again under a new one. *)
+    counts. [c_multi]: it shares its number with claims of other LPNs. *)
 Record claim := Claim {
   c_lpn : lpn; c_num : wsn; c_content : content;
-  c_needs : list nat; c_multi : bool; c_from : wsn
+  c_needs : list nat; c_multi : bool
 }.
 
 Record state := State {
@@ -179,13 +177,6 @@ Definition zero_guard (w : loc) : option guard :=
   | _ => None
   end.
 
-(** The host's command that an LPN's newest claim states. *)
-Definition from_of (st : state) (l : lpn) (n : wsn) : wsn :=
-  match find (fun c => (c_lpn c =? l) && (c_num c =? n)) (claims st) with
-  | Some c => c_from c
-  | None => 0
-  end.
-
 Definition all_durable (p : list pending) (needs : list nat) : bool :=
   forallb (fun i => match nth_error p i with Some q => durable q | None => false end) needs.
 
@@ -214,7 +205,7 @@ Definition step (st : state) (act : action) (extra : list nat) : option state :=
             (Some (put_claims
               (put_pend st (issue (Program a (Data [l] n (life img (sb_of a)) c))
                                   (extra ++ ws ++ data_waits p a) p))
-              m [Claim l n c [length p] false n]))
+              m [Claim l n c [length p] false]))
       | None => None
       end
 
@@ -228,7 +219,7 @@ Definition step (st : state) (act : action) (extra : list nat) : option state :=
              Some (put_claims
                (put_pend st (issue (Store (EntB s) (Name l)) ws
                             (issue (Store (EntA s) (Place n a i)) ws p)))
-               m [Claim l n c [length p; S (length p)] false n]))
+               m [Claim l n c [length p; S (length p)] false]))
       | _, _ => None
       end
 
@@ -238,7 +229,7 @@ Definition step (st : state) (act : action) (extra : list nat) : option state :=
           check ((s <? slots D) && is_zero (words img (DeaA s)) && is_zero (words img (DeaB s)))
             (let ws := extra ++ ws ++ touching (KWord (DeaA s)) p
                        ++ touching (KWord (DeaB s)) p in
-             let claim needs l := Claim l n 0 needs true n in
+             let claim needs l := Claim l n 0 needs true in
              if has D Deallocations then
                Some (put_claims
                  (put_pend st (issue (Store (DeaB s) (Range first len)) ws
@@ -269,7 +260,7 @@ Definition step (st : state) (act : action) (extra : list nat) : option state :=
              else p)
             (clock st) (filter (fun r => negb (fst r =? n)) (running st)) (opened st) (gone st)
             (claims st
-             ++ map (fun d => Claim (c_lpn d) n (c_content d) until true n) mine)
+             ++ map (fun d => Claim (c_lpn d) n (c_content d) until true) mine)
             (filter (fun d => negb (c_num d =? n)) (drafts st)) (floor st))
       | None => None
       end
@@ -306,8 +297,7 @@ Definition step (st : state) (act : action) (extra : list nat) : option state :=
           (put_pend st (issue (Program a (Data ls n (life img (sb_of a)) c))
                               (extra ++ data_waits p a
                                ++ if_on MovedAfterWrites (everything p)) p))
-          None (map (fun l => Claim l n c [length p] true
-                                    (from_of st l (newest D img l))) ls)))
+          None (map (fun l => Claim l n c [length p] true) ls)))
 
   | ZeroWord w =>
       match zero_guard w with
@@ -395,7 +385,7 @@ Definition step (st : state) (act : action) (extra : list nat) : option state :=
          Some (State img' [] (largest D img') [] [] (hidden D img')
            (flat_map (fun c =>
               if (c_num c <=? newest D img' (c_lpn c)) && negb (mem (c_num c) (hidden D img'))
-              then [Claim (c_lpn c) (c_num c) (c_content c) [] (c_multi c) (c_from c)]
+              then [Claim (c_lpn c) (c_num c) (c_content c) [] (c_multi c)]
               else []) (claims st))
            [] (newest D img')))
   end.

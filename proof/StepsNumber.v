@@ -306,7 +306,7 @@ Proof.
   { unfold needs; intros j Hj; apply in_flat_map in Hj as (d & Hd & Hj); apply Hmine in Hd as [Hd _].
     apply (i_drafts _ _ I d Hd); auto. }
   assert (Hnew : forall cl, In cl (claims st') <-> In cl (claims st) \/
-            exists d, In d mine /\ cl = Claim (c_lpn d) n (c_content d) (needs ++ [length (pend st)]) true n).
+            exists d, In d mine /\ cl = Claim (c_lpn d) n (c_content d) (needs ++ [length (pend st)]) true).
   { unfold st'; simpl; intros cl; rewrite in_app_iff, in_map_iff; split; (intros [Hx | (d & H1 & H2)]; [auto | right; eauto]). }
   assert (Hold : forall cl, In cl (claims st) -> c_num cl <> n).
   { intros cl Hcl E; apply (i_claims _ _ I) in Hcl as (_ & _ & H & _); apply (H k); rewrite E; auto. }

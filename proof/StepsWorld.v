@@ -136,7 +136,7 @@ Proof.
   match goal with |- Inv D (State _ _ _ _ _ _ ?x _ _) => set (cs := x) end.
   assert (Hcs : forall cl, In cl cs <-> exists cl0, In cl0 (claims st) /\
             c_num cl0 <= newest D img (c_lpn cl0) /\ ~ Hid D img (c_num cl0) /\
-            cl = Claim (c_lpn cl0) (c_num cl0) (c_content cl0) [] (c_multi cl0) (c_from cl0)).
+            cl = Claim (c_lpn cl0) (c_num cl0) (c_content cl0) [] (c_multi cl0)).
   { intros cl; unfold cs; rewrite in_flat_map; split.
     - intros (cl0 & H0 & H); exists cl0.
       destruct ((c_num cl0 <=? newest D img (c_lpn cl0)) && negb (mem (c_num cl0) (hidden D img))) eqn:E; [|easy].
