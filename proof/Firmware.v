@@ -127,6 +127,10 @@ Definition put_claims (st : state) (m : option wsn) (cs : list claim) : state :=
 
 Definition check (b : bool) (st : option state) : option state := if b then st else None.
 
+(** Nothing is reclaimed, and nothing stated again, within a command. *)
+Definition quiet (st : state) : bool :=
+  negb (has D NothingWithin) || match running st with [] => true | _ => false end.
+
 (** An address where a data page may be programmed. *)
 Definition is_free_page (img : image) (a : addr) : bool :=
   in_range D a && is_erased (cells img a) && head_ok D img (sb_of a)
@@ -292,7 +296,7 @@ Definition step (st : state) (act : action) (extra : list nat) : option state :=
   | Restate ls c a =>
       let n := S (clock st) in
       check (is_free_page img a && forallb (fun l => read D img l =? c) ls
-             && match running st with [] => true | _ => false end)
+             && quiet st)
         (Some (put_claims
           (put_pend st (issue (Program a (Data ls n (life img (sb_of a)) c))
                               (extra ++ data_waits p a
@@ -303,7 +307,7 @@ Definition step (st : state) (act : action) (extra : list nat) : option state :=
       match zero_guard w with
       | Some g =>
           let o := Store w Zero in
-          check (match running st with [] => true | _ => false end
+          check (quiet st
                  && keeps D img (land img o Whole) (named_by img w))
             (Some (put_pend st (issue o (extra ++ if_on g (everything p)) p)))
       | None => None
@@ -312,7 +316,7 @@ Definition step (st : state) (act : action) (extra : list nat) : option state :=
   | MarkDead sb =>
       let o := Store (Life sb) (Num (S (life img sb))) in
       check (has D DeadBeforeErase
-             && match running st with [] => true | _ => false end
+             && quiet st
              && keeps D img (land img o Whole) (owners img sb))
         (Some (put_pend st (issue o (extra ++ if_on EraseWaits (everything p)) p)))
 
@@ -323,7 +327,7 @@ Definition step (st : state) (act : action) (extra : list nat) : option state :=
           (Some (put_pend st
             (issue o (extra ++ if_on EraseWaits (touching (KWord (Life sb)) p)) p)))
       else
-        check (match running st with [] => true | _ => false end
+        check (quiet st
                && keeps D img (land img o Whole) (owners img sb))
           (Some (put_pend st (issue o (extra ++ if_on EraseWaits (everything p)) p)))
 

@@ -17,15 +17,15 @@ From Coq Require Import List Arith Bool Lia.
 Import ListNotations.
 From Proof Require Import Media.
 
-(** The guards, with the names of [crates/ftl/src/config/guard.rs]. The last one
-    has no name there: see docs/proof.md. *)
+(** The guards, with the names of [crates/ftl/src/config/guard.rs]. The last two
+    are orders that the firmware keeps without a name: see docs/proof.md. *)
 Inductive guard :=
 | EraseWaits | DeadBeforeErase | HeadBeforeData | Incarnations
 | EntryAfterPage | TornBits | SegmentZeroed | ClearWaits | StaleSegments
 | OtherReferences | Deallocations | DeallocFlush | NoEffectWaits
 | UntornWrites | OpenBeforePages | CommitAfterPages | MovedAfterWrites
 | AbortedStay | TimeResumes
-| FenceAfterCommit.
+| FenceAfterCommit | NothingWithin.
 
 (** A device: its guards that are on, and its size. *)
 Record device := Device {

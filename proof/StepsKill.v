@@ -16,8 +16,8 @@ Section StepsKill.
 Variable D : device.
 Hypothesis on : forall g, has D g = true.
 
-Lemma no_running : forall (r : list (wsn * nat)), match r with [] => true | _ => false end = true -> r = [].
-Proof. intros [|x r] H; [auto | discriminate]. Qed.
+Lemma no_running : forall st, quiet D st = true -> running st = [].
+Proof. unfold quiet; intros st H; rewrite on in H; destruct (running st); [auto | discriminate]. Qed.
 
 Lemma newest_unlisted : forall img img' ls, same_hiding img img' ->
   (forall w, Wit D img w -> ~ In (w_lpn w) ls -> Wit D img' w) ->

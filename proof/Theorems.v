@@ -207,7 +207,7 @@ Theorem collection_may_end : forall D st sb extra, sound_device D -> reachable D
      newest D img l <= n /\ Wit D dead (W l n c) /\ ~ Hid D img n) ->
   exists st', step D st (MarkDead sb) extra = Some st'.
 Proof.
-  intros D st sb extra on R Hr img dead Hmoved; simpl; rewrite on, Hr; fold img.
+  intros D st sb extra on R Hr img dead Hmoved; simpl; unfold quiet; rewrite !on, Hr; fold img.
   assert (K : keeps D img dead (owners D img sb) = true).
   { apply forallb_forall; intros l Hl; apply Nat.leb_le.
     destruct (Hmoved l Hl) as (n & c & Hle & Hw & Hn).
@@ -228,7 +228,7 @@ Proof.
   intros D st ls c a extra st' l on R H Hl m; pose proof (reachable_inv D on _ R) as I.
   pose proof (good_now D _ I) as G; simpl in H; apply check_spec in H as [Hf _].
   rewrite !andb_true_iff, forallb_forall in Hf; destruct Hf as [[_ Hr] Hrun].
-  specialize (Hr _ Hl); apply Nat.eqb_eq in Hr; apply no_running in Hrun.
+  specialize (Hr _ Hl); apply Nat.eqb_eq in Hr; apply (no_running D on) in Hrun.
   split; [|split].
   - destruct (read_spec D on (image_now st) l) as [[H1 H2] | [H1 H2]]; rewrite Hr in *.
     + left; auto.
