@@ -87,21 +87,21 @@ Proof.
   apply may_cut_length; auto.
 Qed.
 
-Lemma inv_witness : forall st m ls n ws c needs multi p' cs,
+Lemma inv_witness : forall st m ls n ws c needs multi after p' cs,
   Inv D st -> number D st m ls = Some (n, ws) -> Extends st p' ->
-  cs = map (fun l => Claim l n c needs multi) ls ->
+  cs = map (fun l => Claim l n c needs multi after) ls ->
   (multi = false -> forall l l', In l ls -> In l' ls -> l' = l) ->
   (forall j, In j needs -> j < length p') ->
   same_hiding (image_now st) (now (base st) p') ->
   (forall outs', may_cut p' outs' = true -> exists outs b, Within st outs outs' /\
      (b = true -> forall j, In j ws -> landed outs j) /\
-     (all_landed_in outs' needs -> b = true) /\
+     (all_landed_in outs' needs <-> b = true) /\
      let img := old_image st outs in let img' := view (base st) p' outs' in
      (Good D st outs img -> Sound D img' /\ same_hiding img img' /\
       (forall w, Wit D img' w <-> Wit D img w \/ (b = true /\ exists l, In l ls /\ w = W l n c)))) ->
   Inv D (put_claims (put_pend st p') m cs).
 Proof.
-  intros st m ls n ws c needs multi p' cs I Hnum X Ecs Hmulti Hneeds Hnow Hcut.
+  intros st m ls n ws c needs multi after p' cs I Hnum X Ecs Hmulti Hneeds Hnow Hcut.
   apply number_spec in Hnum.
   set (st' := put_claims (put_pend st p') m cs).
   assert (F : base st' = base st /\ pend st' = p' /\ running st' = running st /\ opened st' = opened st
@@ -133,19 +133,22 @@ Proof.
     + intros d Hd; apply (i_drafts D _ I d Hd).
     + intros cl Hcl; destruct m; [easy|]; apply Hcs in Hcl; rewrite (Fm eq_refl) in Hcl; lia.
     + intros cl Hcl Hn; destruct m; [easy|]; apply Hcs in Hcl as (H1 & H2 & H3 & H4 & _).
-      rewrite H4 in Hn; rewrite H2, H3; split; [split; eauto|].
+      rewrite H4 in Hn; apply Hb in Hn; rewrite H2, H3; split; [split; eauto|].
       intros Hid; eapply hid_bound in Hid; eauto; rewrite (Fm eq_refl) in Hid; lia.
     + intros d Hd Hn; destruct m; [|easy]; apply Hcs in Hd as (H1 & H2 & H3 & H4 & _).
-      rewrite H4 in Hn; rewrite H2, H3; split; eauto.
+      rewrite H4 in Hn; apply Hb in Hn; rewrite H2, H3; split; eauto.
     + intros l' n' c' (Hb1 & l & Hll & E); injection E as -> -> ->; split; auto; split.
       * intros Nh; destruct m as [m|].
         -- exfalso; apply Nh; destruct Hnum as [_ (k & R & ->)].
            eapply running_hidden; eauto.
-        -- split.
+        -- split; [|split].
            ++ destruct (Hin l Hll) as (cl & Hcl & E); exists cl; rewrite Fcl, in_app_iff; auto.
            ++ intros cl Hcl En; rewrite Fcl, in_app_iff in Hcl; destruct Hcl as [Hcl | Hcl].
               ** apply (i_claims _ _ I) in Hcl; rewrite (Fm eq_refl) in En; lia.
               ** left; split; auto; apply Hcs in Hcl as (H1 & _); eauto.
+           ++ intros cl Hcl En _; rewrite Fcl, in_app_iff in Hcl; destruct Hcl as [Hcl | Hcl].
+              ** apply (i_claims _ _ I) in Hcl; rewrite (Fm eq_refl) in En; lia.
+              ** apply Hcs in Hcl as (_ & _ & _ & -> & _); apply Hb; auto.
       * intros k R; destruct m as [m|].
         -- destruct (Hin l Hll) as (d & Hd & E); exists d; rewrite Fd, in_app_iff; auto.
         -- exfalso; apply (i_running _ _ I) in R as (R & _).
@@ -240,7 +243,7 @@ Proof.
   - intros cl Hcl; apply i_claims with D; auto.
   - intros d Hd; apply (i_drafts D _ I d Hd).
   - intros l' n' c' (Hb & E); injection E as -> -> ->.
-    split; [lia|]; split; [intros Nh; split; [exists cl0; auto|]|].
+    split; [lia|]; split; [intros Nh; split; [exists cl0; auto | split]|].
     + intros cl Hcl En'; destruct own.
       * right; eapply (g_whole _ _ _ _ G); eauto.
       * destruct (c_multi cl) eqn:Em.
@@ -249,6 +252,9 @@ Proof.
         -- left; split; auto.
            destruct (i_multi _ _ I cl cl0 Hcl Hcl0) as [_ E']; [congruence|].
            rewrite <- E', El; auto.
+    + intros cl Hcl En' Em j Hj; apply Hl; [eapply i_claims; eauto|]; destruct own.
+      * eapply (g_landed _ _ _ _ G); eauto.
+      * eapply ends_landed; eauto.
     + intros k R; exfalso; apply (Hrun k); rewrite En; auto.
 Qed.
 

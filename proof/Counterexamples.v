@@ -12,7 +12,7 @@
 From Coq Require Import List Arith Bool Lia.
 Import ListNotations.
 From Proof Require Import Media Recovery Firmware Order Witnesses Images Invariant Adds
-  StepsAdd StepsKill StepsNumber StepsWorld Theorems.
+  StepsAdd StepsKill StepsNumber StepsWorld Theorems Relocation.
 
 Definition guard_dec : forall x y : guard, {x = y} + {x <> y}.
 Proof. decide equality. Defined.
@@ -37,13 +37,23 @@ Definition torn (D : device) (st : state) (img : image) : bool :=
     && existsb (fun c' => (c_num c' =? c_num c) && (newest D img (c_lpn c') <? c_num c))
                (claims st)) (claims st).
 
+(** A source shows its deallocation, and the target something older than the page. *)
+Definition lost_both (D : device) (st : state) (img : image) : bool :=
+  existsb (fun c => match c_after c with
+    | Some a => negb (c_num c =? 0) && (newest D img (c_lpn c) =? c_num c)
+        && existsb (fun c' => (c_num c' =? a) && (newest D img (c_lpn c') <? a)) (claims st)
+    | None => false
+    end) (claims st).
+
+Definition wrong (D : device) (st : state) (img : image) (l : lpn) : bool :=
+  misread D st img l || torn D st img || lost_both D st img.
+
 Definition plain (acts : list action) : list (action * list nat) := map (fun a => (a, [])) acts.
 
 (** The run is accepted, the cut is possible, and LPN [l] or a command is wrong. *)
 Definition loses (D : device) (acts : list action) (outs : list outcome) (l : lpn) : bool :=
   match run D init (plain acts) with
-  | Some st => may_cut (pend st) outs
-               && (misread D st (after_cut st outs) l || torn D st (after_cut st outs))
+  | Some st => may_cut (pend st) outs && wrong D st (after_cut st outs) l
   | None => false
   end.
 
@@ -64,8 +74,7 @@ Definition refused_at (k : nat) (acts : list action) : bool :=
 (** With all guards: the run and the cut are possible, and nothing is wrong. *)
 Definition survives (acts : list action) (outs : list outcome) (l : lpn) : bool :=
   match run full init (plain acts) with
-  | Some st => may_cut (pend st) outs && negb (misread full st (after_cut st outs) l)
-               && negb (torn full st (after_cut st outs))
+  | Some st => may_cut (pend st) outs && negb (wrong full st (after_cut st outs) l)
   | None => false
   end.
 
@@ -78,7 +87,7 @@ Proof.
   intros acts outs l; unfold loses; destruct (run full init (plain acts)) as [st|] eqn:R; auto.
   destruct (may_cut (pend st) outs) eqn:Hc; auto; simpl.
   assert (Hr : reachable full st) by (exists (plain acts); auto).
-  apply orb_false_iff; split.
+  unfold wrong; rewrite !orb_false_iff; split; [split|].
   - unfold misread; apply negb_false_iff.
     destruct (every_cut_reads_right full st outs full_is_sound Hr Hc l) as [H1 [[H2 H3] | H2]].
     + rewrite H2, H3 in *; simpl; apply Nat.leb_le in H1; rewrite H1; auto.
@@ -90,6 +99,12 @@ Proof.
     apply existsb_exists in H as (c' & Hcl' & H); apply andb_prop in H as [En Hlt].
     apply Nat.eqb_eq in En; apply Nat.ltb_lt in Hlt.
     pose proof (commands_are_whole full st outs c c' full_is_sound Hr Hc Hcl Hcl' En E Nz); lia.
+  - apply not_true_iff_false; unfold lost_both; intros H; apply existsb_exists in H as (c & Hcl & H).
+    destruct (c_after c) as [a|] eqn:Ea; [|discriminate].
+    rewrite !andb_true_iff, negb_true_iff, Nat.eqb_neq, Nat.eqb_eq in H; destruct H as [[Nz E] H].
+    apply existsb_exists in H as (c' & Hcl' & H); apply andb_prop in H as [En Hlt].
+    apply Nat.eqb_eq in En; apply Nat.ltb_lt in Hlt.
+    pose proof (relocation_loses_nothing full st outs c c' a full_is_sound Hr Hc Hcl Hcl' Ea En E Nz); lia.
 Qed.
 
 (** ** The runs *)
@@ -187,7 +202,7 @@ Lemma without_other_references :
 Proof. vm_compute; auto. Qed.
 
 (** An acknowledged deallocation without a record. *)
-Definition deallocations := one_page ++ [Deallocate None 0 1 0; Acknowledge 2].
+Definition deallocations := one_page ++ [Deallocate None 0 1 0 None; Acknowledge 2].
 Lemma without_deallocations :
   loses (without Deallocations) deallocations [] 0 = true
   /\ refused_at 5 deallocations = true.
@@ -195,9 +210,17 @@ Proof. vm_compute; auto. Qed.
 
 (** The record is zeroed, and the bitmap that replaces it is missing. *)
 Definition dealloc_flush := one_page ++
-  [Deallocate None 0 1 0; PowerCut [w; w]; Restate [0] 0 (Addr 0 0 2); ZeroWord (DeaA 0)].
+  [Deallocate None 0 1 0 None; PowerCut [w; w]; Restate [0] 0 (Addr 0 0 2); ZeroWord (DeaA 0)].
 Lemma without_dealloc_flush :
   loses (without DeallocFlush) dealloc_flush [x; w] 0 = true /\ no_such_cut dealloc_flush [x; w] = true.
+Proof. vm_compute; auto. Qed.
+
+(** The source of a relocation is deallocated, and the target has no page. *)
+Definition gathered_first := one_page ++
+  [Remap None 1 (Some 0) 5 (Addr 0 0 1) 0; Deallocate None 0 1 0 (Some 2)].
+Lemma without_gathered_first :
+  loses (without GatheredFirst) gathered_first [x; x; w; w] 0 = true
+  /\ no_such_cut gathered_first [x; x; w; w] = true.
 Proof. vm_compute; auto. Qed.
 
 (** A write that repeats one that is not durable. *)
@@ -275,4 +298,21 @@ Definition time_resumes := one_page ++
 Lemma without_time_resumes :
   loses (without TimeResumes) time_resumes [w] 1 = true
   /\ survives time_resumes [w] 1 = true.
+Proof. vm_compute; auto. Qed.
+
+(** ** All guards on: a device's life, with the cuts in it *)
+
+(** Two LPNs share a page; a command of two pages is cut and aborted; the superblock is collected,
+    erased and used again while an erase is still pending; the aborted number leaves the list. *)
+Definition life_of_a_device := shared ++
+  [Begin 0; Write (Some 3) 0 6 (Addr 0 0 2); Write (Some 3) 2 7 (Addr 1 0 1); PowerCut [w; x; w];
+   ListAborted 0 3; PowerCut [x]; ListAborted 0 3; ClearOpen 0;
+   Copy 0 1 (Addr 0 0 1) (Addr 1 0 2); Reenter 1 2 (Addr 1 0 2) 1;
+   MarkDead 0; EraseBlock 0 0; EraseBlock 0 1; OpenSuperblock 0;
+   Write None 2 8 (Addr 0 0 1); OpenSuperblock 2; MarkDead 1].
+Example a_device_lives :
+  (* the last step is refused: the newest witnesses of LPN 0 and 1 are there *)
+  refused_at 22 life_of_a_device = true
+  /\ forallb (fun l => survives (firstn 22 life_of_a_device) [w; w; w; w; w; w; w; x; w; w; x] l)
+             (seq 0 4) = true.
 Proof. vm_compute; auto. Qed.

@@ -19,10 +19,12 @@ Import ListNotations.
 From Proof Require Import Media Recovery.
 
 (** [c_needs]: positions of the pending operations that must land before the claim
-    counts. [c_multi]: it shares its number with claims of other LPNs. *)
+    counts. [c_multi]: it shares its number with claims of other LPNs. [c_after]:
+    a deallocation of a relocation's source names the command that gave the
+    target its page. *)
 Record claim := Claim {
   c_lpn : lpn; c_num : wsn; c_content : content;
-  c_needs : list nat; c_multi : bool
+  c_needs : list nat; c_multi : bool; c_after : option wsn
 }.
 
 Record state := State {
@@ -49,7 +51,7 @@ Inductive action :=
 (* witnesses; [Some n]: of the command n in progress *)
 | Write (m : option wsn) (l : lpn) (c : content) (a : addr)
 | Remap (m : option wsn) (l : lpn) (src : option lpn) (c : content) (a : addr) (s : nat)
-| Deallocate (m : option wsn) (first len s : nat)
+| Deallocate (m : option wsn) (first len s : nat) (after : option wsn)
 (* commands of several pages *)
 | Begin (k : nat)
 | Commit (n : wsn)
@@ -89,6 +91,15 @@ Definition data_waits (p : list pending) (a : addr) : list nat :=
 (** What makes the witnesses of a command of several pages count. *)
 Definition ends (cs : list claim) (n : wsn) : list nat :=
   flat_map c_needs (filter (fun c => (c_num c =? n) && c_multi c) cs).
+
+(** What makes the target of a relocation count. *)
+Definition needs_of (cs : list claim) (m : option wsn) : list nat :=
+  match m with
+  | Some a => flat_map c_needs (filter (fun c => c_num c =? a) cs)
+  | None => []
+  end.
+Definition is_claimed (cs : list claim) (m : option wsn) : bool :=
+  match m with Some a => existsb (fun c => c_num c =? a) cs | None => true end.
 
 Definition is_zero (v : word) : bool := match v with Zero => true | _ => false end.
 Definition is_erased (c : cell) : bool := match c with Erased => true | _ => false end.
@@ -209,7 +220,7 @@ Definition step (st : state) (act : action) (extra : list nat) : option state :=
             (Some (put_claims
               (put_pend st (issue (Program a (Data [l] n (life img (sb_of a)) c))
                                   (extra ++ ws ++ data_waits p a) p))
-              m [Claim l n c [length p] false]))
+              m [Claim l n c [length p] false None]))
       | None => None
       end
 
@@ -223,17 +234,19 @@ Definition step (st : state) (act : action) (extra : list nat) : option state :=
              Some (put_claims
                (put_pend st (issue (Store (EntB s) (Name l)) ws
                             (issue (Store (EntA s) (Place n a i)) ws p)))
-               m [Claim l n c [length p; S (length p)] false]))
+               m [Claim l n c [length p; S (length p)] false None]))
       | _, _ => None
       end
 
-  | Deallocate m first len s =>
+  | Deallocate m first len s after =>
       match number st m (seq first len) with
       | Some (n, ws) =>
-          check ((s <? slots D) && is_zero (words img (DeaA s)) && is_zero (words img (DeaB s)))
+          check ((s <? slots D) && is_zero (words img (DeaA s)) && is_zero (words img (DeaB s))
+                 && is_claimed (claims st) after)
             (let ws := extra ++ ws ++ touching (KWord (DeaA s)) p
-                       ++ touching (KWord (DeaB s)) p in
-             let claim needs l := Claim l n 0 needs true in
+                       ++ touching (KWord (DeaB s)) p
+                       ++ if_on GatheredFirst (needs_of (claims st) after) in
+             let claim needs l := Claim l n 0 needs true after in
              if has D Deallocations then
                Some (put_claims
                  (put_pend st (issue (Store (DeaB s) (Range first len)) ws
@@ -264,7 +277,7 @@ Definition step (st : state) (act : action) (extra : list nat) : option state :=
              else p)
             (clock st) (filter (fun r => negb (fst r =? n)) (running st)) (opened st) (gone st)
             (claims st
-             ++ map (fun d => Claim (c_lpn d) n (c_content d) until true) mine)
+             ++ map (fun d => Claim (c_lpn d) n (c_content d) until true None) mine)
             (filter (fun d => negb (c_num d =? n)) (drafts st)) (floor st))
       | None => None
       end
@@ -301,7 +314,7 @@ Definition step (st : state) (act : action) (extra : list nat) : option state :=
           (put_pend st (issue (Program a (Data ls n (life img (sb_of a)) c))
                               (extra ++ data_waits p a
                                ++ if_on MovedAfterWrites (everything p)) p))
-          None (map (fun l => Claim l n c [length p] true) ls)))
+          None (map (fun l => Claim l n c [length p] true None) ls)))
 
   | ZeroWord w =>
       match zero_guard w with
@@ -389,7 +402,7 @@ Definition step (st : state) (act : action) (extra : list nat) : option state :=
          Some (State img' [] (largest D img') [] [] (hidden D img')
            (flat_map (fun c =>
               if (c_num c <=? newest D img' (c_lpn c)) && negb (mem (c_num c) (hidden D img'))
-              then [Claim (c_lpn c) (c_num c) (c_content c) [] (c_multi c)]
+              then [Claim (c_lpn c) (c_num c) (c_content c) [] (c_multi c) None]
               else []) (claims st))
            [] (newest D img')))
   end.

@@ -31,6 +31,9 @@ Record Good (st : state) (outs : list outcome) (img : image) : Prop := {
     exists cl, In cl (claims st) /\ c_lpn cl = l /\ c_num cl = n /\ c_content cl = c;
   g_whole : forall l n c, Wit D img (W l n c) -> ~ Hid D img n ->
     forall cl, In cl (claims st) -> c_num cl = n -> n <= newest D img (c_lpn cl);
+  g_landed : forall l n c, Wit D img (W l n c) -> ~ Hid D img n ->
+    forall cl, In cl (claims st) -> c_num cl = n -> c_multi cl = true ->
+    all_landed_in outs (c_needs cl);
   g_dom : forall cl, In cl (claims st) -> all_landed_in outs (c_needs cl) ->
     c_num cl <= newest D img (c_lpn cl);
   g_draft : forall d, In d (drafts st) -> all_landed_in outs (c_needs d) ->
@@ -130,7 +133,9 @@ Lemma good_add : forall st st' outs outs' img img' cs ds (New : witness -> Prop)
      (~ Hid D img n ->
         (exists cl, In cl (claims st') /\ c_lpn cl = l /\ c_num cl = n /\ c_content cl = c) /\
         (forall cl, In cl (claims st') -> c_num cl = n ->
-           New (W (c_lpn cl) n c) \/ n <= newest D img (c_lpn cl))) /\
+           New (W (c_lpn cl) n c) \/ n <= newest D img (c_lpn cl)) /\
+        (forall cl, In cl (claims st') -> c_num cl = n -> c_multi cl = true ->
+           all_landed_in outs' (c_needs cl))) /\
      (forall k, In (n, k) (running st) ->
         exists d, In d (drafts st') /\ c_lpn d = l /\ c_num d = n /\ c_content d = c)) ->
   Good st' outs' img'.
@@ -153,9 +158,14 @@ Proof.
       * apply Nat.le_trans with (newest D img (c_lpn cl)); auto.
         eapply (g_whole _ _ _ G); eauto.
       * apply Hf in Hcl; pose proof (g_num _ _ _ G _ _ _ Hw); lia.
-    + apply HN in Hw as (_ & H & _); destruct (H Hn) as [_ H'].
+    + apply HN in Hw as (_ & H & _); destruct (H Hn) as (_ & H' & _).
       destruct (H' cl Hcl En) as [H'' | H'']; eauto.
       apply Nat.le_trans with (newest D img (c_lpn cl)); auto.
+  - intros l n c Hw Hn cl Hcl En Em; rewrite HH in Hn; apply HW in Hw as [Hw | Hw].
+    + rewrite Ec, in_app_iff in Hcl; destruct Hcl as [Hcl | Hcl].
+      * intros j Hj; apply Hl; [eauto|]; eapply (g_landed _ _ _ G); eauto.
+      * apply Hf in Hcl; pose proof (g_num _ _ _ G _ _ _ Hw); lia.
+    + apply HN in Hw as (_ & H & _); destruct (H Hn) as (_ & _ & H'); auto.
   - intros cl Hcl Hn; rewrite Ec, in_app_iff in Hcl; destruct Hcl as [Hcl | Hcl].
     + apply Nat.le_trans with (newest D img (c_lpn cl)); auto.
       apply (g_dom _ _ _ G); auto; apply Lo; eauto.
@@ -193,6 +203,8 @@ Proof.
   - intros l n c Hw Hn; rewrite HH in Hn; rewrite Ec; eapply (g_truth _ _ _ G); eauto.
   - intros l n c Hw Hn cl Hcl En; rewrite HH in Hn; rewrite Ec in Hcl.
     apply Nat.le_trans with (newest D img (c_lpn cl)); auto; eapply (g_whole _ _ _ G); eauto.
+  - intros l n c Hw Hn cl Hcl En Em j Hj; rewrite HH in Hn; rewrite Ec in Hcl.
+    apply Hl; [eauto|]; eapply (g_landed _ _ _ G); eauto.
   - intros cl Hcl Hn; rewrite Ec in Hcl; apply Nat.le_trans with (newest D img (c_lpn cl)); auto.
     apply (g_dom _ _ _ G); auto; intros j Hj; apply Hl; eauto.
   - rewrite Ed; easy.

@@ -22,7 +22,7 @@ From Proof Require Import Media.
 Inductive guard :=
 | EraseWaits | DeadBeforeErase | HeadBeforeData | Incarnations
 | EntryAfterPage | TornBits | SegmentZeroed | ClearWaits | StaleSegments
-| OtherReferences | Deallocations | DeallocFlush | NoEffectWaits
+| OtherReferences | Deallocations | DeallocFlush | GatheredFirst | NoEffectWaits
 | UntornWrites | OpenBeforePages | CommitAfterPages | MovedAfterWrites
 | AbortedStay | TimeResumes
 | FenceAfterCommit | NothingWithin.

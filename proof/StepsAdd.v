@@ -32,7 +32,7 @@ Lemma within_two : forall st o ws o' ws' outs', Inv D st ->
     (r <> Absent -> forall j, In j ws -> j < length (pend st) -> landed outs j) /\
     (r' <> Absent -> forall j, In j ws' -> j < length (pend st) -> landed outs j) /\
     (r = TornUp -> is_store o = false) /\ (r' = TornUp -> is_store o' = false) /\
-    (all_landed_in outs' [length (pend st); S (length (pend st))] -> r = Whole /\ r' = Whole).
+    (all_landed_in outs' [length (pend st); S (length (pend st))] <-> r = Whole /\ r' = Whole).
 Proof.
   intros st o ws o' ws' outs' I H.
   destruct (cut_issue (base st) _ _ _ _ (wf_issue _ _ _ (i_wf _ _ I)) H)
@@ -45,12 +45,23 @@ Proof.
     split; [intros N; apply Hw; auto|].
     split; [intros N j Hj Hlt; apply (landed_snoc outs r); [lia|];
             destruct (Hw1 N) as [Hx _]; apply Hx; auto; rewrite length_issue; lia|].
-    split; auto; split; auto.
+    split; auto; split; auto; split.
+    2:{ intros [-> ->] j [<- | [<- | []]].
+        - apply landed_snoc_up; rewrite L; apply landed_last; auto.
+        - replace (S (length (pend st))) with (length (outs ++ [Whole])) by (rewrite app_length; simpl; lia).
+          apply landed_last; auto. }
     intros A; split.
     + apply (landed_last outs); rewrite <- L; apply (landed_snoc _ r'); [rewrite app_length; simpl; lia|].
       apply A; simpl; auto.
     + apply (landed_last (outs ++ [r])).
       rewrite app_length; simpl; rewrite <- L, Nat.add_1_r; apply A; simpl; auto.
+Qed.
+
+Lemma landed_one : forall outs r n, n = length outs -> (r = Whole <-> all_landed_in (outs ++ [r]) [n]).
+Proof.
+  intros outs r n ->; rewrite <- (landed_last outs r); split.
+  - intros H j [<- | []]; auto.
+  - intros H; apply H; simpl; auto.
 Qed.
 
 (** ** From checks on the tables to facts in the cut *)
@@ -192,7 +203,7 @@ Proof.
   intros st m l c a extra st' I H; simpl in H.
   destruct (number D st m [l]) as [[n ws]|] eqn:Hn; [|discriminate].
   apply check_spec in H as [Hf H]; injection H as <-.
-  eapply (inv_witness D on) with (multi := false) (c := c) (needs := [length (pend st)]);
+  eapply (inv_witness D on) with (multi := false) (after := None) (c := c) (needs := [length (pend st)]);
     eauto using extends_one.
   - intros _ x y [<-|[]] [<-|[]]; auto.
   - intros j [<-|[]]; rewrite length_issue; lia.
@@ -203,8 +214,7 @@ Proof.
     split; [|split].
     + destruct r; try discriminate; intros _ j Hj; apply Hws; [discriminate| |eapply number_lt; eauto].
       rewrite !in_app_iff; auto.
-    + intros A; assert (r = Whole) as ->; auto.
-      apply (landed_last outs); rewrite <- Ln; apply A; simpl; auto.
+    + rewrite <- (landed_one outs r (length (pend st))) by auto; destruct r; intuition discriminate.
     + intros img img' G; unfold img'; rewrite Hv.
       destruct (program_result st outs a [l] n c r) as (S & Hh & HW); eauto using within_self.
       * apply G.
@@ -219,7 +229,7 @@ Proof.
   apply andb_prop in Hf as [Hf _]; apply andb_prop in Hf as [Hf _].
   match goal with |- Inv D (State _ ?p _ _ _ _ (_ ++ ?cs) _ _) =>
     change (Inv D (put_claims (put_pend st p) None cs)) end.
-  apply (inv_witness D on) with (ls := ls) (n := S (clock st)) (ws := []) (c := c) (multi := true)
+  apply (inv_witness D on) with (ls := ls) (n := S (clock st)) (ws := []) (c := c) (multi := true) (after := None)
     (needs := [length (pend st)]);
     eauto using extends_one.
   - discriminate.
@@ -230,8 +240,7 @@ Proof.
     exists outs, (match r with Whole => true | _ => false end); split; auto.
     split; [|split].
     + intros _ j [].
-    + intros A; assert (r = Whole) as ->; auto.
-      apply (landed_last outs); rewrite <- Ln; apply A; simpl; auto.
+    + rewrite <- (landed_one outs r (length (pend st))) by auto; destruct r; intuition discriminate.
     + intros img img' G; unfold img'; rewrite Hv.
       destruct (program_result st outs a ls (S (clock st)) c r) as (Sd & Hh & HW); eauto using within_self.
       * apply G.
@@ -414,7 +423,7 @@ Proof.
   destruct (data_at D (image_now st) a) as [[[names n0] c']|] eqn:Hd; [|discriminate].
   apply check_spec in H as [Hf H]; injection H as <-; rewrite !andb_true_iff in Hf.
   destruct Hf as [[Ec _] Hs]; apply Nat.eqb_eq in Ec; subst c'.
-  eapply (inv_witness D on) with (multi := false) (c := c)
+  eapply (inv_witness D on) with (multi := false) (after := None) (c := c)
     (needs := [length (pend st); S (length (pend st))]); eauto using extends_two.
   - intros _ x y [<-|[]] [<-|[]]; auto.
   - intros j [<-|[<-|[]]]; rewrite !length_issue; lia.
@@ -424,7 +433,7 @@ Proof.
     exists outs, (both r r'); split; auto; split; [|split].
     + destruct r; try discriminate; intros _ j Hj; apply Hws; [discriminate| |eapply number_lt; eauto].
       rewrite !in_app_iff; auto.
-    + intros Hl; destruct (A Hl) as [-> ->]; auto.
+    + rewrite A; destruct r, r'; simpl; intuition discriminate.
     + intros img img' G; unfold img'; rewrite Hv.
       destruct (entry_result st outs l n a s names n0 c r r') as (S & Hh & HW);
         eauto using within_self, not_torn.
@@ -468,14 +477,14 @@ Proof.
         destruct Nr as [Nr|Nr]; [apply Hws | apply Hws']; auto.
 Qed.
 
-Lemma step_deallocate : forall st m f len s extra st', Inv D st ->
-  step D st (Deallocate m f len s) extra = Some st' -> Inv D st'.
+Lemma step_deallocate : forall st m f len s after extra st', Inv D st ->
+  step D st (Deallocate m f len s after) extra = Some st' -> Inv D st'.
 Proof.
-  intros st m f len s extra st' I H; simpl in H.
+  intros st m f len s after extra st' I H; simpl in H.
   destruct (number D st m (seq f len)) as [[n ws]|] eqn:Hn; [|discriminate].
   apply check_spec in H as [Hf H]; rewrite on in H; injection H as <-; rewrite !andb_true_iff, Nat.ltb_lt in Hf.
-  destruct Hf as [[Hlt HA] HB]; apply is_zero_spec in HA, HB.
-  eapply (inv_witness D on) with (multi := true) (c := 0)
+  destruct Hf as [[[Hlt HA] HB] _]; apply is_zero_spec in HA, HB.
+  eapply (inv_witness D on) with (multi := true) (after := after) (c := 0)
     (needs := [length (pend st); S (length (pend st))]); eauto using extends_two.
   - discriminate.
   - intros j [<-|[<-|[]]]; rewrite !length_issue; lia.
@@ -485,7 +494,7 @@ Proof.
     exists outs, (both r r'); split; auto; split; [|split].
     + destruct r; try discriminate; intros _ j Hj; apply Hws; [discriminate| |eapply number_lt; eauto].
       rewrite !in_app_iff; auto.
-    + intros Hl; destruct (A Hl) as [-> ->]; auto.
+    + rewrite A; destruct r, r'; simpl; intuition discriminate.
     + intros img img' G; unfold img'; rewrite Hv; clear img'; fold img.
       assert (Sd : Sound D img) by apply G.
       assert (F : r <> Absent \/ r' <> Absent -> words img (DeaA s) = Zero /\ words img (DeaB s) = Zero).
@@ -494,7 +503,8 @@ Proof.
                     forall j, In j (touching (KWord w) (pend st)) -> landed outs j).
         { intros w Hwd j Hj.
           assert (Hin : In j (extra ++ ws ++ touching (KWord (DeaA s)) (pend st)
-                              ++ touching (KWord (DeaB s)) (pend st))).
+                              ++ touching (KWord (DeaB s)) (pend st)
+                              ++ if_on D GatheredFirst (needs_of (claims st) after))).
           { rewrite !in_app_iff; destruct Hwd as [-> | ->]; auto. }
           destruct N as [N|N]; [apply Hws | apply Hws']; auto; eapply touching_lt; eauto. }
         unfold img; rewrite !word_in_cut; eauto using within_self. }

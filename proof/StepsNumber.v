@@ -44,6 +44,8 @@ Proof.
     eapply (g_truth _ _ _ _ G); eauto.
   - intros l n c Hw Hn cl Hcl En; apply HW in Hw; rewrite HH in Hn by eauto; rewrite Ec in Hcl.
     apply Nat.le_trans with (newest D img (c_lpn cl)); auto; eapply (g_whole _ _ _ _ G); eauto.
+  - intros l n c Hw Hn cl Hcl En Em j Hj; apply HW in Hw; rewrite HH in Hn by eauto; rewrite Ec in Hcl.
+    apply Hl; [eauto|]; eapply (g_landed _ _ _ _ G); eauto.
   - intros cl Hcl Hn; rewrite Ec in Hcl; apply Nat.le_trans with (newest D img (c_lpn cl)); auto.
     apply (g_dom _ _ _ _ G); auto; intros j Hj; apply Hl; eauto.
   - intros d Hdd Hn; rewrite Ed in Hdd; destruct (g_draft _ _ _ _ G d Hdd) as (c & Hw).
@@ -306,7 +308,7 @@ Proof.
   { unfold needs; intros j Hj; apply in_flat_map in Hj as (d & Hd & Hj); apply Hmine in Hd as [Hd _].
     apply (i_drafts _ _ I d Hd); auto. }
   assert (Hnew : forall cl, In cl (claims st') <-> In cl (claims st) \/
-            exists d, In d mine /\ cl = Claim (c_lpn d) n (c_content d) (needs ++ [length (pend st)]) true).
+            exists d, In d mine /\ cl = Claim (c_lpn d) n (c_content d) (needs ++ [length (pend st)]) true None).
   { unfold st'; simpl; intros cl; rewrite in_app_iff, in_map_iff; split; (intros [Hx | (d & H1 & H2)]; [auto | right; eauto]). }
   assert (Hold : forall cl, In cl (claims st) -> c_num cl <> n).
   { intros cl Hcl E; apply (i_claims _ _ I) in Hcl as (_ & _ & H & _); apply (H k); rewrite E; auto. }
@@ -378,6 +380,13 @@ Proof.
            eapply (g_whole _ _ _ _ G); eauto; intros Hx; apply Hn, HH; split; auto.
            rewrite <- En; auto.
         -- simpl in *; subst m; auto.
+      * intros l m c Hwit Hn cl Hcl En Em; apply HW in Hwit; apply Hnew in Hcl as [Hcl | (d & Hd & ->)].
+        -- intros j Hj; apply (proj2 Hw); [eapply i_claims; eauto|].
+           eapply (g_landed _ _ _ _ G); eauto; intros Hx; apply Hn, HH; split; auto.
+           rewrite <- En; auto.
+        -- simpl; intros j Hj; apply in_app_or in Hj as [Hj | [<- | []]].
+           ++ apply landed_snoc_up; auto.
+           ++ rewrite Ln; apply landed_last; auto.
       * intros cl Hcl A; apply Hnew in Hcl as [Hcl | (d & Hd & ->)]; simpl in *; auto.
         apply Nat.le_trans with (newest D img (c_lpn cl)); auto.
       * intros d Hd A; destruct (Hc2 d Hd A) as (c & Hwit); exists c; apply HW; auto.
@@ -393,6 +402,10 @@ Proof.
         exists cl; rewrite Hnew; auto.
       * intros l m c Hwit Hn cl Hcl En; apply Hnew in Hcl as [Hcl | (d & Hd & ->)].
         -- eapply (g_whole _ _ _ _ G); eauto.
+        -- simpl in *; subst m; exfalso; destruct (g_truth _ _ _ _ G _ _ _ Hwit Hn) as (cl & Hcl & _ & E & _).
+           eapply Hold; eauto.
+      * intros l m c Hwit Hn cl Hcl En Em; apply Hnew in Hcl as [Hcl | (d & Hd & ->)].
+        -- intros j Hj; apply (proj2 Hw); [eapply i_claims; eauto|]; eapply (g_landed _ _ _ _ G); eauto.
         -- simpl in *; subst m; exfalso; destruct (g_truth _ _ _ _ G _ _ _ Hwit Hn) as (cl & Hcl & _ & E & _).
            eapply Hold; eauto.
       * intros cl Hcl A; apply Hnew in Hcl as [Hcl | (d & Hd & ->)]; auto; exfalso; simpl in A.

@@ -136,7 +136,7 @@ Proof.
   match goal with |- Inv D (State _ _ _ _ _ _ ?x _ _) => set (cs := x) end.
   assert (Hcs : forall cl, In cl cs <-> exists cl0, In cl0 (claims st) /\
             c_num cl0 <= newest D img (c_lpn cl0) /\ ~ Hid D img (c_num cl0) /\
-            cl = Claim (c_lpn cl0) (c_num cl0) (c_content cl0) [] (c_multi cl0)).
+            cl = Claim (c_lpn cl0) (c_num cl0) (c_content cl0) [] (c_multi cl0) None).
   { intros cl; unfold cs; rewrite in_flat_map; split.
     - intros (cl0 & H0 & H); exists cl0.
       destruct ((c_num cl0 <=? newest D img (c_lpn cl0)) && negb (mem (c_num cl0) (hidden D img))) eqn:E; [|easy].
@@ -159,6 +159,7 @@ Proof.
     + apply G.
     + intros l n c Hw Hn; destruct (Shown _ _ _ Hw Hn) as (cl & H1 & H2 & H3 & H4 & _); eauto.
     + intros l n c Hw Hn cl Hcl <-; apply Hcs in Hcl as (cl0 & _ & H1 & _ & ->); auto.
+    + intros l n c Hw Hn cl Hcl _ _; apply Hcs in Hcl as (cl0 & _ & _ & _ & ->); intros j [].
     + intros cl Hcl _; apply Hcs in Hcl as (cl0 & _ & H1 & _ & ->); auto.
     + intros k n Hk E; left; apply hidden_iff; exists k; auto.
     + intros k n Hk E; apply hidden_iff; exists k; auto.
