@@ -89,7 +89,7 @@ Qed.
 
 Lemma inv_witness : forall st m ls n ws c needs multi after p' cs,
   Inv D st -> number D st m ls = Some (n, ws) -> Extends st p' ->
-  cs = map (fun l => Claim l n c needs multi after) ls ->
+  cs = map (fun l => Claim l n c needs multi (after l)) ls ->
   (multi = false -> forall l l', In l ls -> In l' ls -> l' = l) ->
   (forall j, In j needs -> j < length p') ->
   same_hiding (image_now st) (now (base st) p') ->

@@ -12,7 +12,7 @@
 From Coq Require Import List Arith Bool Lia.
 Import ListNotations.
 From Proof Require Import Media Recovery Firmware Order Witnesses Images Invariant Adds
-  StepsAdd StepsKill StepsNumber StepsWorld Theorems Relocation.
+  StepsAdd StepsKill StepsNumber StepsWorld Theorems Reliance.
 
 Definition guard_dec : forall x y : guard, {x = y} + {x <> y}.
 Proof. decide equality. Defined.
@@ -37,8 +37,8 @@ Definition torn (D : device) (st : state) (img : image) : bool :=
     && existsb (fun c' => (c_num c' =? c_num c) && (newest D img (c_lpn c') <? c_num c))
                (claims st)) (claims st).
 
-(** A source shows its deallocation, and the target something older than the page. *)
-Definition lost_both (D : device) (st : state) (img : image) : bool :=
+(** An LPN shows what relies on a command, and another LPN something older than that command. *)
+Definition unsupported (D : device) (st : state) (img : image) : bool :=
   existsb (fun c => match c_after c with
     | Some a => negb (c_num c =? 0) && (newest D img (c_lpn c) =? c_num c)
         && existsb (fun c' => (c_num c' =? a) && (newest D img (c_lpn c') <? a)) (claims st)
@@ -46,7 +46,7 @@ Definition lost_both (D : device) (st : state) (img : image) : bool :=
     end) (claims st).
 
 Definition wrong (D : device) (st : state) (img : image) (l : lpn) : bool :=
-  misread D st img l || torn D st img || lost_both D st img.
+  misread D st img l || torn D st img || unsupported D st img.
 
 Definition plain (acts : list action) : list (action * list nat) := map (fun a => (a, [])) acts.
 
@@ -99,12 +99,12 @@ Proof.
     apply existsb_exists in H as (c' & Hcl' & H); apply andb_prop in H as [En Hlt].
     apply Nat.eqb_eq in En; apply Nat.ltb_lt in Hlt.
     pose proof (commands_are_whole full st outs c c' full_is_sound Hr Hc Hcl Hcl' En E Nz); lia.
-  - apply not_true_iff_false; unfold lost_both; intros H; apply existsb_exists in H as (c & Hcl & H).
+  - apply not_true_iff_false; unfold unsupported; intros H; apply existsb_exists in H as (c & Hcl & H).
     destruct (c_after c) as [a|] eqn:Ea; [|discriminate].
     rewrite !andb_true_iff, negb_true_iff, Nat.eqb_neq, Nat.eqb_eq in H; destruct H as [[Nz E] H].
     apply existsb_exists in H as (c' & Hcl' & H); apply andb_prop in H as [En Hlt].
     apply Nat.eqb_eq in En; apply Nat.ltb_lt in Hlt.
-    pose proof (relocation_loses_nothing full st outs c c' a full_is_sound Hr Hc Hcl Hcl' Ea En E Nz); lia.
+    pose proof (nothing_shows_without_what_it_relies_on full st outs c c' a full_is_sound Hr Hc Hcl Hcl' Ea En E Nz); lia.
 Qed.
 
 (** ** The runs *)
@@ -264,6 +264,13 @@ Definition moved_after_writes := atomic_remap ++ [Copy 1 3 (Addr 0 0 1) (Addr 1 
 Lemma without_moved_after_writes :
   loses (without MovedAfterWrites) moved_after_writes [x; x; x; x; x; x; w] 1 = true
   /\ no_such_cut moved_after_writes [x; x; x; x; x; x; w] = true.
+Proof. vm_compute; auto. Qed.
+
+(** The page is written for one of them with a new number. *)
+Definition restated_after_writes := atomic_remap ++ [Restate [1] 5 (Addr 1 0 1)].
+Lemma restated_without_moved_after_writes :
+  loses (without MovedAfterWrites) restated_after_writes [x; x; x; x; x; x; w] 1 = true
+  /\ no_such_cut restated_after_writes [x; x; x; x; x; x; w] = true.
 Proof. vm_compute; auto. Qed.
 
 (** The copy has its page's number, and LPN 1 is an other owner: its entry is stored again. *)

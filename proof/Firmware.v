@@ -20,8 +20,9 @@ From Proof Require Import Media Recovery.
 
 (** [c_needs]: positions of the pending operations that must land before the claim
     counts. [c_multi]: it shares its number with claims of other LPNs. [c_after]:
-    a deallocation of a relocation's source names the command that gave the
-    target its page. *)
+    the command that it relies on. A deallocation of a relocation's source relies
+    on the command that gave the target its page, a restatement on the one that
+    it states again. *)
 Record claim := Claim {
   c_lpn : lpn; c_num : wsn; c_content : content;
   c_needs : list nat; c_multi : bool; c_after : option wsn
@@ -92,7 +93,9 @@ Definition data_waits (p : list pending) (a : addr) : list nat :=
 Definition ends (cs : list claim) (n : wsn) : list nat :=
   flat_map c_needs (filter (fun c => (c_num c =? n) && c_multi c) cs).
 
-(** What makes the target of a relocation count. *)
+Definition some (n : wsn) : option wsn := if n =? 0 then None else Some n.
+
+(** What makes a command's witnesses count. *)
 Definition needs_of (cs : list claim) (m : option wsn) : list nat :=
   match m with
   | Some a => flat_map c_needs (filter (fun c => c_num c =? a) cs)
@@ -314,7 +317,7 @@ Definition step (st : state) (act : action) (extra : list nat) : option state :=
           (put_pend st (issue (Program a (Data ls n (life img (sb_of a)) c))
                               (extra ++ data_waits p a
                                ++ if_on MovedAfterWrites (everything p)) p))
-          None (map (fun l => Claim l n c [length p] true None) ls)))
+          None (map (fun l => Claim l n c [length p] true (some (newest D img l))) ls)))
 
   | ZeroWord w =>
       match zero_guard w with

@@ -203,7 +203,7 @@ Proof.
   intros st m l c a extra st' I H; simpl in H.
   destruct (number D st m [l]) as [[n ws]|] eqn:Hn; [|discriminate].
   apply check_spec in H as [Hf H]; injection H as <-.
-  eapply (inv_witness D on) with (multi := false) (after := None) (c := c) (needs := [length (pend st)]);
+  eapply (inv_witness D on) with (multi := false) (after := fun _ => None) (c := c) (needs := [length (pend st)]);
     eauto using extends_one.
   - intros _ x y [<-|[]] [<-|[]]; auto.
   - intros j [<-|[]]; rewrite length_issue; lia.
@@ -229,7 +229,7 @@ Proof.
   apply andb_prop in Hf as [Hf _]; apply andb_prop in Hf as [Hf _].
   match goal with |- Inv D (State _ ?p _ _ _ _ (_ ++ ?cs) _ _) =>
     change (Inv D (put_claims (put_pend st p) None cs)) end.
-  apply (inv_witness D on) with (ls := ls) (n := S (clock st)) (ws := []) (c := c) (multi := true) (after := None)
+  apply (inv_witness D on) with (ls := ls) (n := S (clock st)) (ws := []) (c := c) (multi := true) (after := fun l => some (newest D (image_now st) l))
     (needs := [length (pend st)]);
     eauto using extends_one.
   - discriminate.
@@ -423,7 +423,7 @@ Proof.
   destruct (data_at D (image_now st) a) as [[[names n0] c']|] eqn:Hd; [|discriminate].
   apply check_spec in H as [Hf H]; injection H as <-; rewrite !andb_true_iff in Hf.
   destruct Hf as [[Ec _] Hs]; apply Nat.eqb_eq in Ec; subst c'.
-  eapply (inv_witness D on) with (multi := false) (after := None) (c := c)
+  eapply (inv_witness D on) with (multi := false) (after := fun _ => None) (c := c)
     (needs := [length (pend st); S (length (pend st))]); eauto using extends_two.
   - intros _ x y [<-|[]] [<-|[]]; auto.
   - intros j [<-|[<-|[]]]; rewrite !length_issue; lia.
@@ -484,7 +484,7 @@ Proof.
   destruct (number D st m (seq f len)) as [[n ws]|] eqn:Hn; [|discriminate].
   apply check_spec in H as [Hf H]; rewrite on in H; injection H as <-; rewrite !andb_true_iff, Nat.ltb_lt in Hf.
   destruct Hf as [[[Hlt HA] HB] _]; apply is_zero_spec in HA, HB.
-  eapply (inv_witness D on) with (multi := true) (after := after) (c := 0)
+  eapply (inv_witness D on) with (multi := true) (after := fun _ => after) (c := 0)
     (needs := [length (pend st); S (length (pend st))]); eauto using extends_two.
   - discriminate.
   - intros j [<-|[<-|[]]]; rewrite !length_issue; lia.

@@ -1,12 +1,13 @@
-(** * A relocation loses nothing
+(** * What relies on a command does not show without it
 
     Idea. A relocation gives the target the source's page and deallocates the
     source. If it is not one command with a word of its own, the record of the
     deallocation waits for what makes the target count. So a cut may leave the
-    page in both places, and never in neither.
+    page in both places, and never in neither. A restatement under a new number
+    waits for the command that it states again, or it would show a part of it.
 
-    Invariant ([Ordered]): some operation of the deallocation waits for each
-    operation of the target's claim. *)
+    Invariant ([Ordered]): some operation of the claim waits for each operation of
+    the claims that it relies on. *)
 
 From Coq Require Import List Arith Bool Lia.
 Import ListNotations.
@@ -22,7 +23,7 @@ Definition Ordered (st : state) : Prop := forall cl a, In cl (claims st) -> c_af
   forall cl', In cl' (claims st) -> c_num cl' = a ->
     forall j, In j (c_needs cl') -> waited_by (pend st) j (c_needs cl).
 
-Section Relocation.
+Section Reliance.
 Variable D : device.
 Hypothesis on : sound_device D.
 
@@ -158,7 +159,17 @@ Proof.
     match goal with |- Ordered (State _ ?p _ _ _ _ (_ ++ ?cs) _ _) =>
       change (Ordered (put_claims (put_pend st p) None cs)) end.
     apply ordered_put with (ls := ls) (n := S (clock st)) (ws := []); auto using keeps_issue.
-    intros cl0 Hcl; apply in_map_iff in Hcl as (l0 & <- & Hl); simpl; split; auto; discriminate.
+    intros cl0 Hcl; apply in_map_iff in Hcl as (l0 & <- & Hl); simpl; split; auto.
+    intros _ m Hm; unfold some in Hm; destruct (Nat.eqb_spec (newest D (image_now st) l0) 0); [discriminate|].
+    injection Hm as <-; split; auto; split.
+    + destruct (newest_in D on (image_now st) l0) as [Z | (c0 & Hw & Hn)]; [congruence|].
+      destruct (g_truth _ _ _ _ (good_now D _ I) _ _ _ Hw Hn) as (cl & Hcl & _ & E & _); eauto.
+    + intros cl' Hcl' En j Hj; set (ws := extra ++ _).
+      assert (Hlt : j < length (pend st)) by (eapply (i_claims _ _ I); eauto).
+      exists (length (pend st)); eexists; split; [simpl; auto|]; split.
+      * unfold issue; rewrite nth_error_app2, Nat.sub_diag by lia; simpl; reflexivity.
+      * simpl; apply in_or_app; left; apply filter_In; split; [|apply Nat.ltb_lt; auto].
+        unfold ws, if_on; rewrite on, !in_app_iff; right; right; apply in_everything; auto.
   - injection H as <-; intros cl a Hcl Ha; simpl in *; exfalso.
     apply in_flat_map in Hcl as (cl0 & _ & Hcl).
     match type of Hcl with context [if ?t then _ else _] => destruct t; [|easy] end.
@@ -173,7 +184,7 @@ Proof.
     eapply IH; [eapply step_inv; eauto | eapply ordered_step; eauto | auto].
 Qed.
 
-End Relocation.
+End Reliance.
 
 (** An operation that landed has its predecessors. *)
 Lemma waits_landed : forall p outs i q j, may_cut p outs = true -> landed outs i ->
@@ -184,21 +195,21 @@ Proof.
   rewrite forallb_landed in H; auto.
 Qed.
 
-(** If the source shows its deallocation, the target shows the page or something later. *)
-Theorem relocation_loses_nothing : forall D st outs source target a, sound_device D -> reachable D st ->
-  may_cut (pend st) outs = true -> In source (claims st) -> In target (claims st) ->
-  c_after source = Some a -> c_num target = a ->
+(** If an LPN shows such a claim, each LPN of the command that it relies on shows that or something later. *)
+Theorem nothing_shows_without_what_it_relies_on : forall D st outs cl cl' a, sound_device D -> reachable D st ->
+  may_cut (pend st) outs = true -> In cl (claims st) -> In cl' (claims st) ->
+  c_after cl = Some a -> c_num cl' = a ->
   let img := after_cut st outs in
-  newest D img (c_lpn source) = c_num source -> c_num source <> 0 ->
-  a <= newest D img (c_lpn target).
+  newest D img (c_lpn cl) = c_num cl -> c_num cl <> 0 ->
+  a <= newest D img (c_lpn cl').
 Proof.
-  intros D st outs source target a on R Hc Hs Ht Ha Et img En Nz.
+  intros D st outs cl cl' a on R Hc Hs Ht Ha Et img En Nz.
   pose proof (reachable_inv D on _ R) as I; pose proof (i_cuts _ _ I _ Hc) as G.
   assert (U : Ordered st).
-  { destruct R as (acts & R); apply (ordered_run D on acts init st); auto; [apply inv_init | intros cl b []]. }
-  destruct (U source a Hs Ha) as (Hm & _ & Hw).
-  destruct (newest_in D on img (c_lpn source)) as [Z | (c & Hwit & Hn)]; [congruence|].
+  { destruct R as (acts & R); apply (ordered_run D on acts init st); auto; [apply inv_init | intros c b []]. }
+  destruct (U cl a Hs Ha) as (Hm & _ & Hw).
+  destruct (newest_in D on img (c_lpn cl)) as [Z | (c & Hwit & Hn)]; [congruence|].
   rewrite En in Hwit, Hn; rewrite <- Et; apply (g_dom _ _ _ _ G); auto.
-  intros j Hj; destruct (Hw target Ht Et j Hj) as (i & q & Hi & Hq & Hjq).
-  eapply waits_landed; eauto; eapply (g_landed _ _ _ _ G _ _ _ Hwit Hn source); auto.
+  intros j Hj; destruct (Hw cl' Ht Et j Hj) as (i & q & Hi & Hq & Hjq).
+  eapply waits_landed; eauto; eapply (g_landed _ _ _ _ G _ _ _ Hwit Hn cl); auto.
 Qed.
