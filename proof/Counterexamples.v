@@ -18,9 +18,9 @@ Definition guard_dec : forall x y : guard, {x = y} + {x <> y}.
 Proof. decide equality. Defined.
 
 (** Three superblocks of two blocks of four pages, four slots, two words. *)
-Definition full : device := Device (fun _ => true) 3 2 4 4 2.
+Definition full : device := Device (fun _ => true) 3 2 4 4 2 0.
 Definition without (g : guard) : device :=
-  Device (fun x => if guard_dec x g then false else true) 3 2 4 4 2.
+  Device (fun x => if guard_dec x g then false else true) 3 2 4 4 2 0.
 
 (** ** What is wrong after a cut *)
 
@@ -114,7 +114,7 @@ Notation x := Absent.
 
 (** LPN 0 is written to a page of superblock 0, and superblock 1 is open. All is durable. *)
 Definition one_page : list action :=
-  [OpenSuperblock 0; Write None 0 5 (Addr 0 0 1); OpenSuperblock 1; PowerCut [w; w; w]].
+  [OpenSuperblock 0 []; Write None 0 5 (Addr 0 0 1); OpenSuperblock 1 []; PowerCut [w; w; w]].
 
 (** LPN 1 shares the page (command 2, slot 0). *)
 Definition shared : list action :=
@@ -129,15 +129,32 @@ Proof. vm_compute; auto. Qed.
 (** The superblock is used again with the old incarnation: a forgotten entry of LPN 1 names the new page. *)
 Definition dead_before_erase := shared ++
   [Copy 0 1 (Addr 0 0 1) (Addr 1 0 1); Reenter 1 2 (Addr 1 0 1) 1; EraseBlock 0 0;
-   OpenSuperblock 0; Write None 2 9 (Addr 0 0 1)].
+   OpenSuperblock 0 []; Write None 2 9 (Addr 0 0 1)].
 Lemma without_dead_before_erase :
   loses (without DeadBeforeErase) dead_before_erase [w; w; w; w; w; w] 1 = true
   /\ refused_at 8 dead_before_erase = true.
 Proof. vm_compute; auto. Qed.
 
+(** A death is undone, and the superblock opened since has a head: none of the three is free,
+    where one is reserved. *)
+Definition with_reserve (D : device) : device :=
+  Device (has D) (superblocks D) (blocks D) (pages D) (slots D) (open_words D) 1.
+Definition reserve_stays_free :=
+  [OpenSuperblock 0 [2]; Write None 0 5 (Addr 0 0 1); OpenSuperblock 1 [2]; PowerCut [w; w; w];
+   Copy 0 1 (Addr 0 0 1) (Addr 1 0 1); MarkDead 0; OpenSuperblock 2 [0]].
+Definition none_free (D : device) (outs : list outcome) : bool :=
+  match run D init (plain reserve_stays_free) with
+  | Some st => may_cut (pend st) outs && forallb (head_ok D (after_cut st outs)) (seq 0 (superblocks D))
+  | None => false
+  end.
+Lemma without_reserve_stays_free :
+  none_free (with_reserve (without ReserveStaysFree)) [w; x; w] = true
+  /\ none_free (with_reserve full) [w; x; w] = false.
+Proof. vm_compute; auto. Qed.
+
 (** An acknowledged page in a superblock whose head is missing. *)
 Definition head_before_data :=
-  [OpenSuperblock 0; Write None 0 5 (Addr 0 1 1); Complete 1; Acknowledge 1].
+  [OpenSuperblock 0 []; Write None 0 5 (Addr 0 1 1); Complete 1; Acknowledge 1].
 Lemma without_head_before_data :
   loses (without HeadBeforeData) head_before_data [x; w] 0 = true
   /\ refused_at 2 head_before_data = true.
@@ -145,10 +162,10 @@ Proof. vm_compute; auto. Qed.
 
 (** A page of an aborted command, left over by an erase that did not happen. *)
 Definition incarnations :=
-  [OpenSuperblock 1; Write None 0 5 (Addr 1 0 1); OpenSuperblock 0; Begin 0;
+  [OpenSuperblock 1 []; Write None 0 5 (Addr 1 0 1); OpenSuperblock 0 []; Begin 0;
    Write (Some 2) 0 6 (Addr 0 1 1); PowerCut [w; w; w; w; w];
    ListAborted 0 2; ClearOpen 0; MarkDead 0; EraseBlock 0 0; Unlist 0;
-   EraseBlock 0 1; OpenSuperblock 0].
+   EraseBlock 0 1; OpenSuperblock 0 []].
 Lemma without_incarnations :
   loses (without Incarnations) incarnations [w; w; w; w; w; x; w] 0 = true
   /\ survives incarnations [w; w; w; w; w; x; w] 0 = true.
@@ -156,7 +173,7 @@ Proof. vm_compute; auto. Qed.
 
 (** An acknowledged entry whose page is missing. *)
 Definition entry_after_page :=
-  [OpenSuperblock 0; PowerCut [w]; Write None 0 5 (Addr 0 0 1); Remap None 1 (Some 0) 5 (Addr 0 0 1) 0;
+  [OpenSuperblock 0 []; PowerCut [w]; Write None 0 5 (Addr 0 0 1); Remap None 1 (Some 0) 5 (Addr 0 0 1) 0;
    Complete 1; Complete 2; Acknowledge 2].
 Lemma without_entry_after_page :
   loses (without EntryAfterPage) entry_after_page [x; w; w] 1 = true
@@ -165,7 +182,7 @@ Proof. vm_compute; auto. Qed.
 
 (** Half an entry: LPN 0 would get the page. *)
 Definition torn_bits :=
-  [OpenSuperblock 0; Write None 1 5 (Addr 0 0 1); Write None 0 7 (Addr 0 0 2); PowerCut [w; w; w];
+  [OpenSuperblock 0 []; Write None 1 5 (Addr 0 0 1); Write None 0 7 (Addr 0 0 2); PowerCut [w; w; w];
    Remap None 2 (Some 1) 5 (Addr 0 0 1) 0].
 Lemma without_torn_bits :
   loses (without TornBits) torn_bits [w; x] 0 = true /\ survives torn_bits [w; x] 0 = true.
@@ -188,7 +205,7 @@ Proof. vm_compute; auto. Qed.
 (** An entry of the superblock's former incarnation names its new page. *)
 Definition stale_segments := shared ++
   [Copy 0 1 (Addr 0 0 1) (Addr 1 0 1); Reenter 1 2 (Addr 1 0 1) 1; MarkDead 0; EraseBlock 0 0;
-   OpenSuperblock 0; Write None 2 9 (Addr 0 0 1)].
+   OpenSuperblock 0 []; Write None 2 9 (Addr 0 0 1)].
 Lemma without_stale_segments :
   loses (without StaleSegments) stale_segments [w; w; w; w; w; w; w] 1 = true
   /\ survives stale_segments [w; w; w; w; w; w; w] 1 = true.
@@ -225,7 +242,7 @@ Proof. vm_compute; auto. Qed.
 
 (** A write that repeats one that is not durable. *)
 Definition no_effect_waits :=
-  [OpenSuperblock 0; PowerCut [w]; Write None 0 5 (Addr 0 0 1); NoEffect 0 5].
+  [OpenSuperblock 0 []; PowerCut [w]; Write None 0 5 (Addr 0 0 1); NoEffect 0 5].
 Lemma without_no_effect_waits :
   loses (without NoEffectWaits) no_effect_waits [x] 0 = true
   /\ refused_at 3 no_effect_waits = true.
@@ -254,7 +271,7 @@ Proof. vm_compute; auto. Qed.
 
 (** Two LPNs are remapped as one command (number 3, word 0). *)
 Definition atomic_remap :=
-  [OpenSuperblock 0; Write None 0 5 (Addr 0 0 1); Write None 3 6 (Addr 0 0 2); OpenSuperblock 1;
+  [OpenSuperblock 0 []; Write None 0 5 (Addr 0 0 1); Write None 3 6 (Addr 0 0 2); OpenSuperblock 1 [];
    PowerCut [w; w; w; w];
    Begin 0; Remap (Some 3) 1 (Some 0) 5 (Addr 0 0 1) 0; Remap (Some 3) 2 (Some 3) 6 (Addr 0 0 2) 1;
    Commit 3].
@@ -315,8 +332,8 @@ Definition life_of_a_device := shared ++
   [Begin 0; Write (Some 3) 0 6 (Addr 0 0 2); Write (Some 3) 2 7 (Addr 1 0 1); PowerCut [w; x; w];
    ListAborted 0 3; PowerCut [x]; ListAborted 0 3; ClearOpen 0;
    Copy 0 1 (Addr 0 0 1) (Addr 1 0 2); Reenter 1 2 (Addr 1 0 2) 1;
-   MarkDead 0; EraseBlock 0 0; EraseBlock 0 1; OpenSuperblock 0;
-   Write None 2 8 (Addr 0 0 1); OpenSuperblock 2; MarkDead 1].
+   MarkDead 0; EraseBlock 0 0; EraseBlock 0 1; OpenSuperblock 0 [];
+   Write None 2 8 (Addr 0 0 1); OpenSuperblock 2 []; MarkDead 1].
 Example a_device_lives :
   (* the last step is refused: the newest witnesses of LPN 0 and 1 are there *)
   refused_at 22 life_of_a_device = true

@@ -46,7 +46,7 @@ Definition image_now (st : state) : image := now (base st) (pend st).
 
 Inductive action :=
 (* superblocks *)
-| OpenSuperblock (sb : nat)
+| OpenSuperblock (sb : nat) (kept : list nat) (* [kept]: those that stay free *)
 | MarkDead (sb : nat)
 | EraseBlock (sb blk : nat)
 (* witnesses; [Some n]: of the command n in progress *)
@@ -145,6 +145,16 @@ Definition check (b : bool) (st : option state) : option state := if b then st e
 Definition quiet (st : state) : bool :=
   negb (has D NothingWithin) || match running st with [] => true | _ => false end.
 
+(** Superblocks without a head of the present incarnation are free, erased or not. As many
+    as the reserve has stay free, whatever a cut undoes. *)
+Fixpoint distinct (l : list nat) : bool :=
+  match l with [] => true | n :: rest => negb (mem n rest) && distinct rest end.
+Definition stay_free (img : image) (sb : nat) (kept : list nat) : bool :=
+  (reserve D <=? length kept) && distinct kept && negb (mem sb kept)
+  && forallb (fun s => (s <? superblocks D) && negb (head_ok D img s)) kept.
+Definition free_waits (p : list pending) (s : nat) : list nat :=
+  touching (KWord (Life s)) p ++ touching (KCell (head_at s)) p.
+
 (** An address where a data page may be programmed. *)
 Definition is_free_page (img : image) (a : addr) : bool :=
   in_range D a && is_erased (cells img a) && head_ok D img (sb_of a)
@@ -209,12 +219,13 @@ Definition step (st : state) (act : action) (extra : list nat) : option state :=
   let img := image_now st in
   let p := pend st in
   match act with
-  | OpenSuperblock sb =>
+  | OpenSuperblock sb kept =>
       let a := head_at sb in
-      check (in_range D a && is_erased (cells img a))
+      check (in_range D a && is_erased (cells img a) && stay_free img sb kept)
         (Some (put_pend st
           (issue (Program a (Head (life img sb)))
-                 (extra ++ touching (KWord (Life sb)) p) p)))
+                 (extra ++ touching (KWord (Life sb)) p
+                  ++ if_on ReserveStaysFree (flat_map (free_waits p) kept)) p)))
 
   | Write m l c a =>
       match number st m [l] with

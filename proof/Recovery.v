@@ -20,7 +20,7 @@ From Proof Require Import Media.
 (** The guards, with the names of [crates/ftl/src/config/guard.rs]. The last two
     are orders that the firmware keeps without a name: see docs/proof.md. *)
 Inductive guard :=
-| EraseWaits | DeadBeforeErase | HeadBeforeData | Incarnations
+| EraseWaits | DeadBeforeErase | ReserveStaysFree | HeadBeforeData | Incarnations
 | EntryAfterPage | TornBits | SegmentZeroed | ClearWaits | StaleSegments
 | OtherReferences | Deallocations | DeallocFlush | GatheredFirst | NoEffectWaits
 | UntornWrites | OpenBeforePages | CommitAfterPages | MovedAfterWrites
@@ -32,7 +32,8 @@ Record device := Device {
   has : guard -> bool;
   superblocks : nat; blocks : nat; pages : nat;
   slots : nat;      (* for entries, and as many for deallocations *)
-  open_words : nat  (* and as many places in the list of aborted commands *)
+  open_words : nat; (* and as many places in the list of aborted commands *)
+  reserve : nat     (* superblocks that stay free for collection *)
 }.
 
 Record witness := W { w_lpn : lpn; w_num : wsn; w_content : content }.

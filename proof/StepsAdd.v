@@ -280,11 +280,11 @@ Proof.
         -- destruct Hx as (_ & ->); eauto.
 Qed.
 
-Lemma step_open_superblock : forall st sb extra st', Inv D st ->
-  step D st (OpenSuperblock sb) extra = Some st' -> Inv D st'.
+Lemma step_open_superblock : forall st sb kept extra st', Inv D st ->
+  step D st (OpenSuperblock sb kept) extra = Some st' -> Inv D st'.
 Proof.
-  intros st sb extra st' I H; simpl in H; apply check_spec in H as [Hf H]; injection H as <-.
-  apply andb_prop in Hf as [Hr He]; apply is_erased_spec in He; apply in_addrs in Hr.
+  intros st sb kept extra st' I H; simpl in H; apply check_spec in H as [Hf H]; injection H as <-.
+  apply andb_prop in Hf as [Hf _]; apply andb_prop in Hf as [Hr He]; apply is_erased_spec in He; apply in_addrs in Hr.
   apply (inv_none D on); eauto using extends_one.
   - apply now_hiding; intros; apply program_hiding.
   - intros outs' Hc.
@@ -297,7 +297,7 @@ Proof.
         { eapply agree_own; auto. 2: apply Hcf; auto. simpl; destruct (addr_dec (head_at sb) (head_at sb)); auto. }
         simpl in E; injection E as E; unfold img, old_image; rewrite E; auto.
       - apply life_in_cut; [eapply within_self; eauto|].
-        intros j Hj; apply Hws; auto; [rewrite in_app_iff; auto | eapply touching_lt; eauto]. }
+        intros j Hj; apply Hws; auto; [rewrite !in_app_iff; auto | eapply touching_lt; eauto]. }
     destruct r.
     + destruct F as [F1 F2]; [discriminate|].
       change (land (old_image st outs) (Program (head_at sb) (Head (life (image_now st) sb))) Whole)
