@@ -9,8 +9,8 @@
     unreadable block. A store is whole or absent.
 
     Invariants. Operations on one block, and stores to one word, keep their
-    order ([conflict]); so it does not matter that [view] lets the landed ones
-    land in the order of issue.
+    order ([conflict]). [view] lets the landed ones land in the order of issue,
+    which does not matter ([landing_commutes] in Order.v).
 
     Absent: word lines (a cut may tear earlier pages), bad blocks, bit errors.
     A clearing of a range is one store of zero for each word. *)

@@ -310,3 +310,32 @@ Proof.
   intros H; apply in_positions; destruct (nth_error p j) eqn:E; eauto.
   apply nth_error_None in E; lia.
 Qed.
+
+(** ** Why the order of landing does not matter
+
+    [view] lets operations land in the order of issue, whereas on the device they
+    land in any order that the waits leave. Two operations that do not conflict
+    give the same image in either order; those that do have an order. *)
+
+Lemma land_local : forall o r img img' k, look img k = look img' k ->
+  look (land img o r) k = look (land img' o r) k.
+Proof.
+  intros o r img img' k H; destruct (touches o k) eqn:T; [|rewrite !land_untouched; auto].
+  destruct o as [a p | sb b | w v], k as [y | y]; simpl in *; try discriminate;
+    injection H as H; destruct r; simpl; try congruence.
+  - destruct (addr_dec y a) as [-> | N]; [|discriminate].
+    rewrite H; destruct (cells img' a); simpl; destruct (addr_dec a a); congruence.
+  - destruct (addr_dec y a); congruence.
+  - rewrite T; auto.
+  - rewrite T; auto.
+  - destruct (loc_dec y w); congruence.
+Qed.
+
+Theorem landing_commutes : forall img x y rx ry k, conflict x y = false ->
+  look (land (land img x rx) y ry) k = look (land (land img y ry) x rx) k.
+Proof.
+  intros img x y rx ry k H; destruct (touches x k) eqn:Tx.
+  - destruct (touches y k) eqn:Ty; [rewrite (touches_conflict _ _ _ Tx Ty) in H; discriminate|].
+    rewrite (land_untouched _ y); auto; apply land_local; rewrite land_untouched; auto.
+  - rewrite (land_untouched (land img y ry) x); auto; apply land_local; rewrite land_untouched; auto.
+Qed.
