@@ -55,11 +55,6 @@ Proof. intros img a p r x _; destruct r; simpl; auto; destruct (cells img a); au
 Lemma erase_hiding : forall img sb b r, same_hiding img (land img (Erase sb b) r).
 Proof. intros img sb b r x _; destruct r; auto. Qed.
 
-Ltac cell_cases := repeat match goal with
-  | H : context [addr_dec ?a ?b] |- _ => destruct (addr_dec a b); subst
-  | |- context [addr_dec ?a ?b] => destruct (addr_dec a b); subst
-  end.
-
 (** ** Programs *)
 
 Lemma set_cell_sound : forall img a x, Sound img -> cells img a = Erased ->
@@ -84,12 +79,6 @@ Proof.
   - specialize (E _ _ _ _ H0) as [L E]; split; auto; intros Hi.
     destruct (E Hi) as (ns & n' & c & Hc); destruct (addr_dec a0 a) as [->|]; [congruence | eauto].
 Qed.
-
-Lemma place_same : forall img img' sb i,
-  words img' (Life sb) = words img (Life sb) ->
-  cells img' (head_at sb) = cells img (head_at sb) ->
-  (place img' sb i <-> place img sb i).
-Proof. unfold place, life; intros img img' sb i -> ->; tauto. Qed.
 
 (** Nothing changes for a page that is erased: torn, or a head, or still erased. *)
 Lemma set_cell_wit_same : forall img a x w, Sound img -> cells img a = Erased ->
@@ -149,12 +138,11 @@ Qed.
 
 (** ** Erases *)
 
-Lemma set_block_ok : forall img sb b x, Sound img -> x <> Page (Head 0) ->
-  (forall p, x <> Page p) ->
+Lemma set_block_ok : forall img sb b x, Sound img -> (forall p, x <> Page p) ->
   (forall a p, in_block sb b a = true -> cells img a = Page p -> inc_of p <> life img sb) ->
   Sound (set_block sb b x img) /\ (forall w, Wit D (set_block sb b x img) w <-> Wit D img w).
 Proof.
-  intros img sb b x S _ Hx Hb.
+  intros img sb b x S Hx Hb.
   assert (Hblk : forall a, in_block sb b a = true -> sb_of a = sb).
   { unfold in_block; intros a H; apply andb_prop in H as [H _]; now apply Nat.eqb_eq. }
   assert (Hhead : forall sb', cells img (head_at sb') = Page (Head (life img sb')) ->

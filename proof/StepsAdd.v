@@ -193,10 +193,6 @@ Lemma now_hiding : forall st o ws,
   same_hiding (image_now st) (now (base st) (issue o ws (pend st))).
 Proof. intros; rewrite now_issue; auto. Qed.
 
-Ltac waits_in := intros j Hj; match goal with
-  | H : _ -> forall j, In j ?ws -> j < _ -> landed _ j |- _ => apply H; [discriminate || auto | |]
-  end.
-
 Lemma step_write : forall st m l c a extra st', Inv D st ->
   step D st (Write m l c a) extra = Some st' -> Inv D st'.
 Proof.

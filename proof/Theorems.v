@@ -61,14 +61,6 @@ Qed.
 Lemma reachable_inv : forall st, reachable D st -> Inv D st.
 Proof. intros st (acts & H); eapply run_inv; eauto; apply inv_init. Qed.
 
-Lemma reachable_run : forall acts st st', reachable D st -> run D st acts = Some st' -> reachable D st'.
-Proof.
-  intros acts st st' (acts0 & H0) H; exists (acts0 ++ acts).
-  revert H0; generalize init; induction acts0 as [|[a e] acts0 IH]; simpl; intros s H0.
-  - injection H0 as ->; auto.
-  - destruct (step D s a e); [auto | discriminate].
-Qed.
-
 (** ** The floor never sinks *)
 
 Lemma floor_cut : forall st outs, Inv D st -> may_cut (pend st) outs = true ->
