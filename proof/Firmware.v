@@ -34,7 +34,7 @@ Record state := State {
   clock : wsn;                (* largest number given out *)
   running : list (wsn * nat); (* commands in progress, each with its word *)
   opened : list (wsn * nat);  (* these and those that have ended since power-on *)
-  gone : list wsn;            (* numbers of commands that a cut interrupted *)
+  gone : list wsn;            (* numbers of commands that were interrupted or given up *)
   claims : list claim;
   drafts : list claim;
   floor : lpn -> wsn
@@ -56,6 +56,7 @@ Inductive action :=
 (* commands of several pages *)
 | Begin (k : nat)
 | Commit (n : wsn)
+| GiveUp (n : wsn)  (* refused halfway: from now on like a command that a cut interrupted *)
 (* collection of flash and of NVRAM *)
 | Copy (l : lpn) (n : wsn) (a a' : addr)
 | Reenter (l : lpn) (n : wsn) (a : addr) (s : nat)
@@ -292,6 +293,16 @@ Definition step (st : state) (act : action) (extra : list nat) : option state :=
             (clock st) (filter (fun r => negb (fst r =? n)) (running st)) (opened st) (gone st)
             (claims st
              ++ map (fun d => Claim (c_lpn d) n (c_content d) until true None) mine)
+            (filter (fun d => negb (c_num d =? n)) (drafts st)) (floor st))
+      | None => None
+      end
+
+  | GiveUp n =>
+      match word_of st n with
+      | Some _ =>
+          Some (State (base st) p (clock st)
+            (filter (fun r => negb (fst r =? n)) (running st))
+            (filter (fun r => negb (fst r =? n)) (opened st)) (n :: gone st) (claims st)
             (filter (fun d => negb (c_num d =? n)) (drafts st)) (floor st))
       | None => None
       end

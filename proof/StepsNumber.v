@@ -436,4 +436,38 @@ Proof.
     + split; auto; discriminate.
 Qed.
 
+(** A command that is given up: its number joins those that a cut interrupted. *)
+Lemma step_give_up : forall st n extra st', Inv D st ->
+  step D st (GiveUp n) extra = Some st' -> Inv D st'.
+Proof.
+  intros st n extra st' I H; simpl in H.
+  destruct (word_of st n) as [k|] eqn:Hk; [|discriminate]; injection H as <-; apply word_of_spec in Hk.
+  destruct (i_running _ _ I _ _ Hk) as (Ho & _ & _).
+  assert (Hrun : forall (l : list (wsn * nat)) m k', In (m, k') (filter (fun r => negb (fst r =? n)) l)
+            <-> In (m, k') l /\ m <> n).
+  { intros l m k'; rewrite filter_In, negb_true_iff, Nat.eqb_neq; simpl; tauto. }
+  assert (Hdr : forall d, In d (filter (fun d => negb (c_num d =? n)) (drafts st)) <->
+            In d (drafts st) /\ c_num d <> n).
+  { intros d; rewrite filter_In, negb_true_iff, Nat.eqb_neq; tauto. }
+  split; simpl; try apply I.
+  - intros outs Hc; destruct (i_cuts _ _ I _ Hc); split; simpl; auto.
+    + intros d Hd; apply Hdr in Hd as [Hd _]; auto.
+    + intros l m c k' Hw R; apply Hrun in R as [R N].
+      destruct (g_draft_truth _ _ _ _ Hw R) as (d & Hd & H1 & H2 & H3).
+      exists d; rewrite Hdr; repeat split; auto; congruence.
+    + intros k' m Hlt E; destruct (g_open _ _ Hlt E) as [Hg | R]; auto.
+      destruct (Nat.eq_dec m n); [left; auto | right; apply Hrun; auto].
+    + intros k' m Hlt E; right; eauto.
+  - intros cl Hcl; destruct (i_claims _ _ I _ Hcl) as (H1 & H2 & H3 & H4); repeat split; auto.
+    + intros [E | Hg]; [eapply H3; rewrite <- E; eauto | auto].
+    + intros k' R; apply Hrun in R as [R _]; eapply H3; eauto.
+  - intros d Hd; apply Hdr in Hd as [Hd N]; destruct (i_drafts _ _ I _ Hd) as ((k' & R) & H); split; auto.
+    exists k'; apply Hrun; auto.
+  - intros m k' R; apply Hrun in R as [R N]; destruct (i_running _ _ I _ _ R) as (H1 & H2 & H3).
+    repeat split; auto; apply Hrun; auto.
+  - intros m k' R; apply Hrun in R as [R N]; destruct (i_opened _ _ I _ _ R) as (H1 & H2 & H3).
+    split; auto; split; [intros [E | Hg]; auto | intros k'' R'; apply Hrun in R' as [R' _]; auto].
+  - intros m [<- | Hg]; [eapply i_opened; eauto | apply (i_gone _ _ I); auto].
+Qed.
+
 End StepsNumber.

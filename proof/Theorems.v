@@ -37,6 +37,7 @@ Proof.
   - eapply step_deallocate; eauto.
   - eapply step_begin; eauto.
   - eapply step_commit; eauto.
+  - eapply step_give_up; eauto.
   - eapply step_copy; eauto.
   - eapply step_reenter; eauto.
   - eapply step_restate; eauto.

@@ -85,6 +85,8 @@ Proof.
       * intros a b Ha Hb El En; apply in_map_iff in Hb as (d & <- & Hb); simpl in *.
         apply (i_claims _ _ I) in Ha as (_ & _ & H & _); rewrite En in H; eapply H; eauto.
     + intros a b Ha Hb; apply filter_In in Ha as [Ha _]; apply filter_In in Hb as [Hb _]; apply U2; auto.
+  - injection H as <-; destruct U as [U1 U2]; split; simpl; auto.
+    intros a b Ha Hb; apply filter_In in Ha as [Ha _]; apply filter_In in Hb as [Hb _]; apply U2; auto.
   - injection H as <-.
     match goal with |- Unique (State _ _ _ _ _ _ (_ ++ ?cs) _ _) =>
       change (Unique (put_claims (put_pend st (pend st)) None cs)) end.
