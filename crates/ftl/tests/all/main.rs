@@ -24,6 +24,7 @@ mod hybrid_failures;
 mod interrupted;
 mod interrupted_repairs;
 mod kit;
+mod late_entries;
 mod limits;
 mod lost_heads;
 mod many_aborted;
