@@ -322,13 +322,13 @@ fn an_lpn_in_doubt_stays_in_doubt_while_its_page_waits_for_collection() {
     }
 }
 
-/// Earlier cuts have left a part of a record in each slot for doubts.
+/// Earlier cuts have left a part of a record of a doubt in each slot for them.
 #[test]
 fn slots_with_parts_of_records_take_doubts() {
     let mut media = without_room_for_doubts(1, [0, 0]);
     for slot in config().dealloc_slots..2 * config().dealloc_slots {
         let first = log().start + slot as usize * 2;
-        media.store(first, NUMBER << 22 | 1, Purpose::Meta, After::NOTHING);
+        media.store(first, NUMBER << 22 | 0b11, Purpose::Meta, After::NOTHING);
     }
     stays_in_doubt(&media, 1, [0, 0]);
 }
