@@ -182,3 +182,89 @@ fn an_interrupted_write_stays_absent_when_the_word_of_its_dead_superblock_is_los
         ftl.check().unwrap();
     }
 }
+
+/// Reads LPNs 10 and 11 after a power cut, of which `outcome` is told the kind of each operation and its number among those of this kind.
+fn pair_after(ftl: &Ftl, outcome: impl Fn(OpKind, usize) -> Outcome) -> [Page; 2] {
+    let mut asked: [(OpKind, usize); 2] = [(OpKind::Program, 0), (OpKind::NvWrite, 0)];
+    let image = ftl.media().cut_by(|kind| {
+        let found = asked.iter_mut().find(|(of, _)| *of == kind);
+        let nth = found.map_or(0, |(_, count)| std::mem::replace(count, *count + 1));
+        outcome(kind, nth)
+    });
+    let recovered = Ftl::recover(Media::from_image(&image), ftl.config().clone());
+    let mut ftl = recovered.expect("recovers").0;
+    [10, 11].map(|lpn| ftl.read(Lpn(lpn)).expect("readable"))
+}
+
+/// A page that the LPN already has is not written. The write ends only once the one that made it so is durable.
+#[test]
+fn a_write_that_repeats_a_page_in_flight_does_not_end_before_it() {
+    let config = Config {
+        dedup: true,
+        ..config(SchemeKind::RemapSsd)
+    };
+    let mut ftl = device(small_geometry(), &config);
+    (0..20).for_each(|lpn| put(&mut ftl, lpn, u64::from(lpn) + 1));
+    ftl.media_mut().attach_rail();
+    put(&mut ftl, 10, 100);
+    write(&mut ftl, 10, 2, 100).unwrap();
+    let found = pair_after(&ftl, |kind, nth| match (kind, nth) {
+        (OpKind::Program, 0) => Outcome::Absent,
+        _ => Outcome::Whole,
+    });
+    assert_eq!(found, [Page::Identity(11), Page::Identity(12)]);
+}
+
+fn buffered() -> Ftl {
+    let config = Config {
+        write_buffer_bytes: 8 << 12,
+        ..config(SchemeKind::RemapSsd)
+    };
+    let mut ftl = device(small_geometry(), &config);
+    (0..600).for_each(|lpn| put(&mut ftl, lpn, u64::from(lpn) + 1));
+    ftl.media_mut().attach_rail();
+    write(&mut ftl, 10, 2, 100).unwrap();
+    ftl
+}
+
+/// The first slot has landed, and nothing else of the write.
+#[test]
+fn a_slot_of_a_write_lands_after_the_word_that_names_it() {
+    let ftl = buffered();
+    let stores = ftl.media().pending();
+    for from in 0..stores {
+        for to in from..stores {
+            let found = pair_after(&ftl, |_, nth| match (from..to).contains(&nth) {
+                true => Outcome::Whole,
+                false => Outcome::Absent,
+            });
+            let [old, new] = [[11, 12], [100, 101]].map(|pair| pair.map(Page::Identity));
+            assert!(
+                found == old || found == new,
+                "stores {from} to {to}: {found:?}"
+            );
+        }
+    }
+}
+
+/// The first page of a write has left the buffer, and the write has not ended.
+#[test]
+fn a_page_leaves_the_buffer_after_the_end_of_its_write() {
+    let mut ftl = buffered();
+    let mut others = 30..;
+    while ftl
+        .place(Lpn(10))
+        .is_none_or(|page| ftl.media().oob(page).wsn() < 600)
+    {
+        put(&mut ftl, others.next().expect("endless"), 5000);
+    }
+    let found = pair_after(&ftl, |kind, _| match kind {
+        OpKind::Program => Outcome::Whole,
+        _ => Outcome::Absent,
+    });
+    assert_eq!(
+        found[1] == Page::Identity(12),
+        found[0] == Page::Identity(11),
+        "{found:?}"
+    );
+}
