@@ -114,7 +114,7 @@ fn loses_nothing(code: &str, geometry: &str, protected: bool) {
 /// stores that waited for the reset, which waits for the word line.
 #[test]
 fn bitmaps_do_not_wait_for_pages_that_wait_for_them() {
-    loses_nothing("nlog:2:a8487c5a", LARGE, false);
+    loses_nothing("nlog:0:89025cc1", LARGE, false);
 }
 
 /// A block failed in the word line of its head, a pad of the next block's head was torn, and recovery took that pad for a page which
@@ -132,14 +132,13 @@ const SLC: &str = "geometry.planes=2,geometry.cell_bits=3,firmware.slc_dynamic=0
 /// The second head itself was torn, while the first one, in the block that had failed, could be read.
 #[test]
 fn a_torn_second_head_is_no_saved_page() {
-    loses_nothing("shadow-oob:4:62a77094", BUFFER, true);
-    loses_nothing("shadow-oob:4:11bb05f1", SLC, true);
+    loses_nothing("shadow-oob:26:6548c724", SLC, true);
 }
 
 /// A superblock was reserved whose head had lost its pads in a cut, and the capacitor could program nothing after it.
 #[test]
 fn a_head_without_its_pads_is_no_reserved_flash() {
-    loses_nothing("shadow-oob:43:d0b3f4a1", BUFFER, true);
+    loses_nothing("shadow-oob:43:d7377e1c", BUFFER, true);
 }
 
 /// A tail landed before the mask of the block that had failed, so recovery looked for it in another place.
@@ -154,7 +153,7 @@ fn a_tail_waits_for_the_mask_of_failing_blocks() {
 fn blocks_of_one_word_line_that_fail_with_their_head() {
     let geometry =
         "geometry.planes=2,geometry.cell_bits=3,geometry.dies=4,geometry.pages_per_block=6";
-    for code in ["shadow-oob:4:f1bbcd8c", "shadow-oob:50:adc4fae4"] {
+    for code in ["shadow-oob:80:7914ffbc", "shadow-oob:57:3346144f"] {
         loses_nothing(code, geometry, true);
     }
 }
