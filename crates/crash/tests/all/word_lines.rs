@@ -117,15 +117,6 @@ fn bitmaps_do_not_wait_for_pages_that_wait_for_them() {
     loses_nothing("nlog:0:89025cc1", LARGE, false);
 }
 
-/// A block failed in the word line of its head, a pad of the next block's head was torn, and recovery took that pad for a page which
-/// the capacitor had saved.
-#[test]
-fn a_torn_pad_beside_a_second_head_is_no_saved_page() {
-    for code in ["shadow-oob:69:cb9a9f17", "shadow-oob:26:864a7135"] {
-        loses_nothing(code, LARGE, true);
-    }
-}
-
 const BUFFER: &str = "geometry.planes=2,geometry.cell_bits=3,firmware.write_buffer_bytes=24KiB";
 const SLC: &str = "geometry.planes=2,geometry.cell_bits=3,firmware.slc_dynamic=0.4";
 
@@ -139,13 +130,6 @@ fn a_torn_second_head_is_no_saved_page() {
 #[test]
 fn a_head_without_its_pads_is_no_reserved_flash() {
     loses_nothing("shadow-oob:43:d7377e1c", BUFFER, true);
-}
-
-/// A tail landed before the mask of the block that had failed, so recovery looked for it in another place.
-#[test]
-fn a_tail_waits_for_the_mask_of_failing_blocks() {
-    let geometry = "geometry.planes=2,geometry.cell_bits=2,firmware.slc_dynamic=1.0";
-    loses_nothing("wal-ssd:50:add3d8e4", geometry, true);
 }
 
 /// There is no page after the word line of the head.
