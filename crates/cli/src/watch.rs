@@ -16,8 +16,9 @@ use std::sync::Arc;
 /// Plays a workload or a recorded session on a simulated device, in virtual time and at any speed,
 /// on a page in the browser.
 ///
-/// Device and workload are set by the options of `compare`, with a single scheme. With --end it prints the device's counters as JSON. By default a
-/// preset is scaled to a 64th, so that single superblocks are visible.
+/// Device and workload are set by the options of `compare`, with a single scheme. By default a
+/// preset is scaled to a 64th, so that single superblocks are visible. With --end the device's
+/// counters are printed as JSON.
 #[derive(Debug, clap::Args)]
 #[group(id = "watch")]
 #[command(after_help = EXAMPLES)]

@@ -15,7 +15,7 @@ use crate::superblock::{
     OpenSuperblock, Stream, Superblock, SuperblockHead, SuperblockState, Superblocks,
 };
 use remap_ssd_media::{After, ClearId, Media, Oob, Purpose, SbId};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use zerocopy::FromBytes;
 
 /// Distance above all other incarnations at which a superblock with unknown incarnation continues.
@@ -252,6 +252,7 @@ pub(super) fn note_dead_pages(core: &mut Core, witnesses: &mut Witnesses) {
     let left: Vec<SbId> = left.map(|(id, _)| id).collect();
 
     let geometry = core.geometry;
+    let mut logs = BTreeSet::new();
     for sb in left {
         for die in core.blocks.get(sb).bad.others(geometry.dies()) {
             let offsets = (0..geometry.pages_per_block()).map(|row| geometry.offset_of(row, die));
@@ -267,12 +268,15 @@ pub(super) fn note_dead_pages(core: &mut Core, witnesses: &mut Witnesses) {
                 let Ok(Some(oob)) = found else { continue };
                 match oob.lpn() {
                     // The entries in it have numbers of their own.
-                    Oob::LOG | Oob::PARITY => witnesses.keep_aborted(sb),
+                    Oob::LOG | Oob::PARITY => {
+                        logs.insert(sb);
+                    }
                     _ => witnesses.dead(sb, oob.wsn()),
                 }
             }
         }
     }
+    witnesses.keep_aborted(logs);
 }
 
 /// Searches for a superblock's head. Also returns the offset of the first page that may be it but

@@ -192,11 +192,11 @@ impl Witnesses {
         }
     }
 
-    /// A dead superblock may have witnesses of any aborted command.
-    pub(crate) fn keep_aborted(&mut self, sb: SbId) {
-        // `is_aborted` adds numbers without looking further back than the last one.
-        if self.aborted_pages.insert(sb) {
+    /// Dead superblocks that may have witnesses of any aborted command: all numbers stay.
+    pub(crate) fn keep_aborted(&mut self, logs: BTreeSet<SbId>) {
+        if !logs.is_empty() {
             self.aborted_seen.extend(&self.aborted);
+            self.aborted_pages.extend(logs);
         }
     }
 
