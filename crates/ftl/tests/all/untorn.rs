@@ -183,7 +183,7 @@ fn an_interrupted_write_stays_absent_when_the_word_of_its_dead_superblock_is_los
     }
 }
 
-/// Reads LPNs 10 and 11 after a power cut, of which `outcome` is told the kind of each operation and its number among those of this kind.
+/// Reads LPNs 10 and 11 after a power cut. `outcome` gets the kind of each operation, and its number among those of this kind.
 fn pair_after(ftl: &Ftl, outcome: impl Fn(OpKind, usize) -> Outcome) -> [Page; 2] {
     let mut asked: [(OpKind, usize); 2] = [(OpKind::Program, 0), (OpKind::NvWrite, 0)];
     let image = ftl.media().cut_by(|kind| {
