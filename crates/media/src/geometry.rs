@@ -373,6 +373,7 @@ impl Geometry {
         if let Some(problem) = word_line.problem() {
             return fail(problem);
         }
+
         let stripe = word_line.pages();
         let Shape {
             dies,
@@ -384,12 +385,14 @@ impl Geometry {
                 "pages_per_block = {pages_per_block} must be a multiple of the {stripe} pages of a word line (planes x page_bytes / indirection_bytes x cell_bits)"
             ));
         }
+
         if pages_per_block / stripe * dies < 4 {
             return fail(format!(
                 "a superblock of {} word lines is too small: its head and its tail take one each",
                 pages_per_block / stripe * dies
             ));
         }
+
         Ok(Self {
             word_line,
             stripe,
@@ -604,6 +607,7 @@ impl TryFrom<GeometryFields> for Geometry {
             one_shot,
             indirection_bytes,
         } = described;
+
         let word_line = WordLine {
             planes,
             page_bytes,
@@ -614,12 +618,15 @@ impl TryFrom<GeometryFields> for Geometry {
         if let Some(problem) = word_line.problem() {
             return Err(GeometryError(problem));
         }
+
+        // Files count 4 KiB; the geometry counts indirection units, of which a block has a whole number.
         let unit = word_line.host_pages();
         if !pages_per_block.is_multiple_of(unit) {
             return Err(GeometryError(format!(
                 "pages_per_block = {pages_per_block} must be a multiple of the {unit} pages of an indirection unit"
             )));
         }
+
         // Superblocks may span fewer dies.
         let narrow = if superblock_dies == 0 {
             dies
@@ -631,6 +638,9 @@ impl TryFrom<GeometryFields> for Geometry {
                 "superblock_dies = {narrow} must divide the {dies} dies"
             )));
         }
+
+        // Zero dies reach `grouped`, which refuses them in its own words; here they must not divide. A file gives superblocks as
+        // blocks of a die: each group has one of every index.
         let groups = dies / narrow.max(1);
         let shape = Shape {
             channels,
@@ -657,6 +667,8 @@ impl From<Geometry> for GeometryFields {
             one_shot,
             indirection_bytes,
         } = geometry.word_line;
+
+        // The inverse of `try_from`: sizes in pages of 4 KiB, superblocks per die, and 0 where superblocks span all dies.
         Self {
             channels,
             dies: geometry.dies_total(),

@@ -347,11 +347,13 @@ impl Rail {
         if !lines.are_whole() {
             return;
         }
+
         match &op.effect {
             MediaEffect::Program { ppn, .. } => {
                 let Some(since) = lines.since(*ppn) else {
                     return;
                 };
+
                 let ranges = named
                     .iter()
                     .flat_map(|pages| self.programs.range(pages.clone()));
@@ -359,12 +361,14 @@ impl Rail {
                 let late = lines
                     .beginnings(programs, *ppn)
                     .find(|(_, token)| *token > since);
+
                 if let Some((page, token)) = late {
                     panic!(
                         "page {} comes into a word line that was begun before page {page}, for which it waits ({since} and {token})",
                         ppn.0
                     );
                 }
+
                 let clears = after.named_clear().and_then(|id| self.clears.get(&id.0));
                 let late = clears.into_iter().flatten().find(|token| **token > since);
                 assert!(
@@ -377,6 +381,8 @@ impl Rail {
                 let Some(block) = op.block else {
                     return;
                 };
+
+                // What waits for pages of an open line would wait forever: after this, they are never issued.
                 let open = lines.open_in(|page| self.image.geometry().slot(page).block == block);
                 assert!(
                     open.is_none(),
@@ -486,6 +492,8 @@ impl Rail {
             stores_below = stores_below.max(op.stores_below);
             blocks.extend(op.block);
             tokens.extend(op.named.iter().copied());
+
+            // What lands with this page. Newer pages of it have been passed already: `settle` repeats the pass.
             if let (Some(lines), Some(page)) = (&self.lines, op.effect.page()) {
                 let pages = lines.together(page, op.sizes);
                 if together.insert(pages.start) {

@@ -88,9 +88,11 @@ impl WordLine {
             indirection_bytes,
             ..
         } = self;
+
         if !(1..=PLANES_MAX).contains(&planes) {
             return Some(format!("planes = {planes} must be 1 to {PLANES_MAX}"));
         }
+
         let is_size = page_bytes.is_power_of_two()
             && (PAGE_BYTES as u32..=FLASH_PAGE_BYTES_MAX).contains(&page_bytes);
         if !is_size {
@@ -98,6 +100,7 @@ impl WordLine {
                 "page_bytes = {page_bytes} must be 4096, 8192, 16384, 32768 or 65536"
             ));
         }
+
         let is_unit = indirection_bytes.is_power_of_two()
             && (PAGE_BYTES as u32..=INDIRECTION_BYTES_MAX).contains(&indirection_bytes);
         if !is_unit {
@@ -111,6 +114,7 @@ impl WordLine {
                  a flash page holds whole indirection units"
             ));
         }
+
         if !(1..=CELL_BITS_MAX).contains(&bits) {
             return Some(format!("cell_bits = {bits} must be 1 to {CELL_BITS_MAX}"));
         }
@@ -166,6 +170,7 @@ mod tests {
                 }
             }
         }
+
         assert_eq!(WordLine::SINGLE.to_code(), 0);
         assert_eq!(WordLine::from_code(7 << 3), None);
         // A unit larger than the flash page, and bits that no version has set.

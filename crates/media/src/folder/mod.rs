@@ -306,6 +306,7 @@ impl Folder {
         if self.broken.is_some() {
             return;
         }
+
         // The other file and the other journal. The current ones stay whole until the new ones are,
         // and then until the next state is written.
         let next = self.header.generation + 1;
@@ -313,6 +314,7 @@ impl Folder {
             self.header.generation = next;
             self.write_state(nand, nvram)
         });
+
         if let Err(error) = written {
             let PageContents::Mapped(pages) = &mut nand.contents else {
                 unreachable!("a folder's contents are mapped")

@@ -69,12 +69,15 @@ impl FolderMark {
         states: &[File; 2],
         journals: &[Journal; 2],
     ) -> Option<Self> {
+        // Of another state or journal in force, the rest of the mark would say nothing.
         let own = slot(header.generation);
         let geometry = header.geometry().ok()?;
         let is_begun = journals[own].header() == HeaderFound::Begun(header.generation);
         if state::read_header(&states[own]).ok()? != *header || !is_begun {
             return None;
         }
+
+        // The other state may be incomplete or absent. A process that takes over would write it, and its header would differ.
         Some(Self {
             other: state::read_header(&states[1 - own]).ok(),
             hash: state::read_hash(&states[own], header).ok()?,

@@ -288,6 +288,7 @@ impl Media {
             self.nvram[word..word + values.len()].copy_from_slice(values);
             return;
         }
+
         let order = EffectOrder {
             after,
             record: Some(record),

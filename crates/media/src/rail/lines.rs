@@ -223,9 +223,11 @@ impl Lines {
     /// The pending operations that land together, and for each operation where it is among them.
     fn units(&self, pending: &VecDeque<PendingOp>) -> (Vec<Vec<usize>>, Vec<usize>) {
         let (mut units, mut unit_of) = (Vec::<Vec<usize>>::new(), Vec::new());
+
         // By first page, the unit that is being filled. An erased block is filled again from its first page on.
         let mut filling: BTreeMap<u32, usize> = BTreeMap::new();
         let page_of = |index: usize| pending[index].effect.page().map(|page| page.0);
+
         for (index, op) in pending.iter().enumerate() {
             let begun = match op.effect {
                 MediaEffect::Program { ppn, .. } => {
@@ -235,6 +237,8 @@ impl Lines {
                 }
                 _ => None,
             };
+
+            // Anything but a program is a unit of its own.
             let unit = begun.unwrap_or_else(|| {
                 units.push(Vec::new());
                 units.len() - 1
@@ -271,6 +275,7 @@ impl Lines {
         choose: impl FnMut(usize) -> Outcome,
     ) -> Landed {
         let (units, unit_of) = self.units(pending);
+
         let mut decision = Decision {
             pending,
             units,
@@ -286,6 +291,7 @@ impl Lines {
             first_missing_store: u64::MAX,
             broken: BTreeMap::new(),
         };
+
         decision.run(choose);
         let undecided = decision.decided.iter().position(|decided| !decided);
         if let Some(first) = undecided {
@@ -359,6 +365,7 @@ impl Decision<'_> {
             let op = &self.pending[at];
             self.comes_before(other, at, op) || op.named.contains(&self.pending[other].token)
         };
+
         // The members of a unit wait for what any of them waits for.
         let before = |at: usize| -> usize {
             let members = &self.units[self.unit_of[at]];
@@ -370,11 +377,13 @@ impl Decision<'_> {
             });
             found.expect("it waits for another")
         };
+
         // Going back far enough ends in a circle; going round it once more finds its operations.
         let start = skipped.iter().fold(first, |at, _| before(at));
         let mut circle = vec![start];
         let others = std::iter::successors(Some(before(start)), |at| Some(before(*at)));
         circle.extend(others.take_while(|at| *at != start));
+
         let named = circle.iter().map(|at| self.pending[*at].name());
         let named: Vec<String> = named.collect();
         panic!(
