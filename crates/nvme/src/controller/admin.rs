@@ -161,6 +161,7 @@ impl Association {
         if let Some(result) = self.set_holding_feature(sqe) {
             return result;
         }
+
         let AssociationState {
             features,
             keep_alive_ms,
@@ -174,6 +175,8 @@ impl Association {
             queues_made: *queues_made,
         };
         let result = features.set(sqe, with, data)?;
+
+        // Commands read this without the state's lock.
         let is_off = self.subsystem.volatile_cache() && !features.cache_enabled();
         self.write_through.store(is_off, Ordering::Release);
         Ok(result)

@@ -105,6 +105,8 @@ impl Association {
         }
 
         let Reached { address, portal } = reached.into();
+
+        // Dword 12 of Connect is the host's keep-alive time-out (Base 2.0 §6.3).
         let mut state = AssociationState::new(
             subsystem.volatile_cache(),
             &subsystem.reservations,
@@ -115,6 +117,7 @@ impl Association {
 
         // The host reads the current state; only later changes are reported.
         state.ana_reported = AnaReported::all(&portal);
+
         let hostnqn = name(&data.hostnqn).expect("checked").to_owned();
         let controller = HostController {
             cntlid: subsystem

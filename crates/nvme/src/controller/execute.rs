@@ -80,6 +80,7 @@ impl Subsystem {
         let write_through = issuer.write_through.load(Acquire);
         let request = &command.request;
         let is_flush = *request == IoRequest::Flush;
+
         // Only commands whose changes a power cut may lose need numbers.
         let number = if self.loses_writes() {
             self.commands.fetch_add(1, Relaxed)
@@ -233,10 +234,12 @@ fn dispatch(
     data: &mut dyn HostData,
 ) -> Result<(), Failure> {
     let IoCommand { request, nsid, .. } = command.command;
+
     // A flush may name no namespace.
     if *request == IoRequest::Flush {
         return Ok(());
     }
+
     let namespace = &command.namespace()?;
 
     // Checked when the command was parsed, and again: rights may have been revoked while its data

@@ -418,13 +418,16 @@ impl ActiveCommand<'_, '_> {
         if !self.has_buffer {
             return Ok(());
         }
+
         let mut forced = pieces(namespace, blocks).map(|piece| piece.lpn).peekable();
         while let Some(first) = forced.next() {
             self.pause()?;
+
             let mut len = 1;
             while len < WRITE_BACK_PAGES && forced.next_if_eq(&first.offset(len)).is_some() {
                 len += 1;
             }
+
             self.device.spend(Step::WriteBack(len));
             let completion = self.device.make_durable(self.now, first, len);
             self.done(completion)?;

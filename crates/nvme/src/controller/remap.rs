@@ -170,9 +170,9 @@ impl ActiveCommand<'_, '_> {
             });
         }
 
+        // In pieces, in an order in which no source is overwritten before it is read.
         let mut copied = Vec::new();
         let mut done = 0;
-        // In pieces, in an order in which no source is overwritten before it is read.
         let step = MOVE_BYTES >> from.0.lba_shift;
         let backwards = from.0.nsid == to.0.nsid && from.1 < to.1;
 
@@ -180,6 +180,7 @@ impl ActiveCommand<'_, '_> {
             let len = (count - done).min(step);
             let first = u64::from(if backwards { count - done - len } else { done });
             copied.clear();
+
             let mut read = InMemory {
                 from_host: &[],
                 to_host: &mut copied,
@@ -192,6 +193,7 @@ impl ActiveCommand<'_, '_> {
                 },
                 &mut read,
             )?;
+
             let mut written = InMemory {
                 from_host: &copied,
                 to_host: &mut Vec::new(),
@@ -204,6 +206,7 @@ impl ActiveCommand<'_, '_> {
                 },
                 &mut written,
             )?;
+
             done += len;
         }
         Ok(())

@@ -131,6 +131,7 @@ impl IoRequest {
         if head.fuse() != 0 {
             return Err(Status::INVALID_FIELD);
         }
+
         let rw = RwCdw12::from_bits(sqe.cdw12);
         // No protection information: neither checks nor actions.
         let has_prinfo = matches!(

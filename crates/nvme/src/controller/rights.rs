@@ -257,9 +257,9 @@ impl Need {
             | lid::EFFECTS
             | lid::FEATURES
             | lid::MANAGEMENT
-            // The host's own registrations.
             | lid::ANA
             | lid::RESERVATION
+            // Of a namespace that the host sees: `registrants_page` checks it.
             | lid::REGISTRANTS
             | lid::DISCOVERY => Self::Nothing,
             // STATISTICS among them: whether a write was found to be a duplicate reveals data of

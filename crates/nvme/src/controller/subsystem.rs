@@ -97,6 +97,7 @@ impl Subsystem {
         let unit_pages = device.config().geometry.host_pages();
         let untorn_blocks =
             LBA_SHIFTS.map(|shift| (device.untorn_bytes_max(1 << shift) >> shift) as u32);
+
         // A device that keeps identities of contents instead of bytes has no data that a host could
         // read.
         if device.config().content != remap_ssd_media::ContentMode::Bytes {
@@ -111,11 +112,13 @@ impl Subsystem {
                 "`{nqn}` is no NVMe qualified name: it begins with `nqn.` and has at most 223 bytes"
             )));
         }
+
         let namespaces = Namespaces::new(specs, lpns, unit_pages)?;
         let has_buffer = device.config().firmware.has_volatile_buffer();
 
         // Without emulation completion times are not used, and modelling them costs time.
         device.keep_time(false);
+
         // The same name gives the same serial number.
         let serial = format!("RMP{:013}", u64::from(crc32c::crc32c(nqn.as_bytes())));
 

@@ -256,6 +256,7 @@ impl<'a> DeviceTurn<'a> {
             turnstile, device, ..
         } = self.shared;
         turnstile.enter(weight);
+
         match device.lock() {
             Ok(device) => {
                 // This holds while the device is held: a thread that ends queues waits for the

@@ -52,6 +52,7 @@ impl Buffer {
             self.bytes.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
         }
+
         match stream.read(&mut self.bytes[self.end..]) {
             Ok(read) => {
                 self.end += read;

@@ -205,6 +205,7 @@ impl Quotas {
         let account = seats.of_address.entry(address).or_default();
         account.connections += 1;
         let of_address = account.bytes.clone();
+
         Seat {
             quotas: self.clone(),
             host: host.to_owned(),
@@ -278,10 +279,12 @@ impl Seat {
             granted: granted.clone(),
             wake,
         };
+
         let quotas = self.quotas.clone();
         let ticket = quotas
             .line
             .enter(waiter, |waiter| quotas.charge_waiter(waiter));
+
         Place {
             accounts: self.accounts.clone(),
             quotas,

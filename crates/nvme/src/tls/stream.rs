@@ -340,6 +340,7 @@ impl Transport {
         // Time of the first interruption of a wait: the socket's time-out restarts after each
         // signal.
         let mut interrupted: Option<Instant> = None;
+
         while self.sent < self.output.len() {
             match self.socket.write(&self.output[self.sent..]) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
@@ -360,6 +361,7 @@ impl Transport {
                 Err(error) => return Err(error),
             }
         }
+
         self.output.clear();
         self.sent = 0;
         Ok(())

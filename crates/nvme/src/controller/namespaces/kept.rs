@@ -158,6 +158,7 @@ impl KeptNamespaces {
         if let Some(at) = numbers.windows(2).position(|pair| pair[0] >= pair[1]) {
             return wrong(&self.list[at + 1], "its number is not above the one before");
         }
+
         let placed = self.placed();
         if let Some(pair) = placed
             .windows(2)

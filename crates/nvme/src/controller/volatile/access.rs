@@ -353,8 +353,10 @@ impl<'t> ActiveCommand<'_, 't> {
     fn write_back(&mut self, lpn: Lpn) -> Result<u32, Status> {
         let mut cache = self.cache().expect("it has the page");
         let newest = cache.newest(lpn).expect("it has the page");
+
         // Content of the device before the step changes it.
         let mut before = Vec::new();
+
         // Number of pages, from this one on, that one step may take together.
         let run = |goes_on: &dyn Fn(u32) -> bool| {
             let more = (1..STEP_PAGES).take_while(|more| goes_on(*more));

@@ -141,6 +141,7 @@ impl Client {
             ..entry(opcode::GET_LOG_PAGE, self.options.nsid)
         };
         let call = Call::receiving(sqe, PAGE_BYTES);
+
         let answer = self.with(true, |admin, _| admin.call("registrants", &call));
         match answer {
             Ok(answer) => Registrants::parse(&answer.data).map_err(HoldError::Disk),
@@ -232,16 +233,20 @@ impl Client {
                 refused("register", status)?;
                 registered = true;
             }
+
+            // Reservation Conflict: another process was faster. Step 1 finds it.
             let preempted = before.map(|before| before.rkey);
             let status = self.acquire(key, preempted).map_err(HoldError::Disk)?;
             if status.number() == Status::RESERVATION_CONFLICT.number() {
                 continue;
             }
+
             refused("reserve", status)?;
             self.settle(key, holder, &state)?;
             let before = before.map(|before| before.hostid);
             return Ok(before.filter(|before| ended.contains(before)));
         }
+
         self.unregister(cptpl::KEEP, key).map_err(HoldError::Disk)?;
         Err(HoldError::Held(
             "other processes open and close the device at the same time: try again".into(),
@@ -298,6 +303,7 @@ impl Client {
         if self.exclusive != Exclusive::Held {
             return Ok(());
         }
+
         let key = key_of(self.options.hostid);
         // We switched persistence on. Other registrants may rely on it.
         let alone = match self.registrants() {
@@ -305,14 +311,17 @@ impl Client {
             Err(HoldError::Disk(error)) => return Err(error),
             Err(_) => false,
         };
+
         let cptpl = if alone { cptpl::CLEAR } else { cptpl::KEEP };
         let status = self.unregister(cptpl, key)?;
+
         // From here on it is an ordinary host, on a connection that the device knows as such.
         self.exclusive = Exclusive::No;
         self.queues = None;
         let as_before = Options::default();
         self.options.hostid = as_before.hostid;
         self.options.keep_alive_ms = as_before.keep_alive_ms;
+
         // A registration removed by another host is already gone.
         if status.is_success() || status.number() == Status::RESERVATION_CONFLICT.number() {
             return Ok(());
@@ -377,9 +386,11 @@ fn may_preempt(
             hex(&before.hostid)
         ));
     }
+
     if before.controllers == 0 || ended.contains(&before.hostid) {
         return Ok(());
     }
+
     Err(format!(
         "it is in use by other processes, of another machine, container or user, or with another \
          /tmp (holder {}, {} connected)",
@@ -397,12 +408,14 @@ fn refused(what: &'static str, status: Status) -> Result<(), HoldError<ClientErr
     if status.is_success() {
         return Ok(());
     }
+
     let unsupported = [
         Status::INVALID_OPCODE,
         Status::OPERATION_DENIED,
         Status::WRITE_PROTECTED,
     ];
     let error = ClientError::Status { what, status };
+
     if unsupported
         .iter()
         .any(|one| one.number() == status.number())

@@ -132,6 +132,8 @@ impl Client {
         if let Some(holder) = options.holder {
             options.be_holder(holder);
         }
+
+        // A name is looked up by blocking calls, which a signal may interrupt (`waits`).
         let address = loop {
             match address.to_socket_addrs() {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -139,6 +141,7 @@ impl Client {
             }
         };
         let address = address.ok_or_else(|| io::Error::other("the name has no address"))?;
+
         let subnqn = match &options.subnqn {
             Some(subnqn) => subnqn.clone(),
             None => discover(address, &options)?,

@@ -231,10 +231,12 @@ impl Queue {
 
     fn read(&mut self, wait: Wait) -> Result<(), ClientError> {
         self.check_process()?;
+
         // Decrypted plaintext in our buffer does not show in the socket.
         if wait == Wait::Looking && !self.stream.has_buffered() {
             self.spin.look(self.stream.tcp());
         }
+
         let began = Instant::now();
         loop {
             match self.input.read(&mut self.stream) {

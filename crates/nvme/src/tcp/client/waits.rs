@@ -22,6 +22,7 @@ pub(super) fn write_all(
 ) -> io::Result<()> {
     let mut sent = 0;
     let mut interrupted: Option<Instant> = None;
+
     loop {
         let result = if sent < bytes.len() {
             stream.write(&bytes[sent..])
@@ -32,6 +33,7 @@ pub(super) fn write_all(
                 Err(error) => Err(error),
             }
         };
+
         match result {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(taken) => (sent, interrupted) = (sent + taken, None),

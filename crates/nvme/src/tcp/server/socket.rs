@@ -84,12 +84,14 @@ pub(super) fn wait_for_either(
     } else {
         PollFlags::empty()
     };
+
     let mut fds = vec![PollFd::new(stream, events)];
     fds.extend(woken.map(|woken| PollFd::new(woken, PollFlags::IN)));
     let timeout = Timespec {
         tv_sec: (wait_ns / 1_000_000_000) as i64,
         tv_nsec: (wait_ns % 1_000_000_000) as i64,
     };
+
     // An early end is harmless: the caller checks everything again.
     let _ = poll(&mut fds, Some(&timeout));
 }
