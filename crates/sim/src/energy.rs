@@ -18,11 +18,13 @@ pub(crate) fn energy(
     if *of == EnergyConfig::default() {
         return None;
     }
+
     let joules = |count: u64, nj: u64| count as f64 * nj as f64 / 1e9;
     let sum = joules(reads, of.read_nj)
         + joules(programs, of.program_nj)
         + joules(erases, of.erase_nj)
         + joules(crossings, of.transfer_nj);
+
     let gib = transfers as f64 * PAGE_BYTES as f64 / (1u64 << 30) as f64;
     Some(Energy {
         joules: sum,
@@ -52,13 +54,16 @@ mod tests {
             let crossings = crossings(3_000, 2_000, copybacks, two_step);
             energy(&of, [3_000, 2_000, 10], crossings, 1 << 17).unwrap()
         };
+
         let all = found(0, false);
         // 0.03 + 0.1 + 0.02 + 0.005 J, for half a GiB.
         assert!((all.joules - 0.155).abs() < 1e-12, "{all:?}");
         assert!((all.joules_per_gib - 0.31).abs() < 1e-12, "{all:?}");
+
         // 50 copies less that cross the channel, as reads and as programs.
         let less = found(50, false);
         assert!((all.joules - less.joules - 1e-4).abs() < 1e-12, "{less:?}");
+
         // 2,000 pages cross it once more.
         let more = found(0, true);
         assert!((more.joules - all.joules - 2e-3).abs() < 1e-12, "{more:?}");

@@ -59,13 +59,17 @@ impl Utilisation {
     /// Between two readings.
     pub(crate) fn between(first: &nand::Utilisation, last: &nand::Utilisation) -> Self {
         let used = last.since(first);
+
+        // Two readings at one time have nothing between them: then shares are 0, not NaN.
         let passed = used.at.max(1) as f64;
         let share = |time: u64, count: u64| time as f64 / (passed * count as f64);
         let dies = |time| share(time, used.dies);
+
         let busy = used.die_ns.iter().sum::<u64>() - used.die_ns[DieState::Idle as usize];
         let state = |state: DieState| dies(used.die_ns[state as usize]);
         let [link_in, link_out] = used.link_ns.map(|time| share(time, 1));
         let [nvram_stores, nvram_clears, nvram_scans] = used.nvram_ns.map(|time| share(time, 1));
+
         Self {
             program_suspensions: used.program_suspensions,
             erase_suspensions: used.erase_suspensions,

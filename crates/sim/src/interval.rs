@@ -174,10 +174,12 @@ mod tests {
             part += 300.0 + noise;
             (part, whole)
         };
+
         // The noise is stationary after a while.
         for _ in 0..100 {
             next();
         }
+
         let begin = next();
         (0..count)
             .map(|_| {

@@ -150,8 +150,10 @@ impl Latencies {
         if (self.all.len() as f64) * (1.0 - quantile) < 10.0 {
             return f64::NAN;
         }
+
         let value = self.all.value_at_quantile(quantile);
         let class = class_of(value);
+
         // Many requests take exactly as long as one flash operation. So a quantile may jump from one
         // class to another, and the share below its class is as uncertain as the share through it.
         let share_of = |classes: usize| {
@@ -164,6 +166,7 @@ impl Latencies {
         if share.is_nan() {
             return f64::NAN;
         }
+
         let at = |quantile: f64| us(self.all.value_at_quantile(quantile.clamp(0.0, 1.0)));
         let (low, high) = (at(quantile - share), at(quantile + share));
         // A latency is known to the width of its class in the distribution.
@@ -283,6 +286,7 @@ mod tests {
             assert_eq!(held, n + 1);
             assert!(latencies.batches.len() <= 2 * BATCHES);
         }
+
         // The same in every batch: known exactly.
         assert!(latencies.ci95().mean < 0.001);
         // The width of a class: of one nanosecond here, and of 32 below 65,536.
@@ -290,6 +294,7 @@ mod tests {
         let mut equal = Latencies::default();
         (0..100_000).for_each(|_| equal.record(53_250));
         assert_eq!(equal.ci95().p99, 0.032);
+
         // Nothing is known of one request in a thousand of a thousand, nor from a few batches.
         let recorded = |count| {
             let mut few = Latencies::default();

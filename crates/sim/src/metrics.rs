@@ -190,12 +190,14 @@ impl Meters {
 
         let seconds = (end_ns - self.first.reading.at_ns) as f64 / NS_PER_S;
         let stats = last.stats - self.first.stats;
+
         let is_steady = self.is_steady(device);
         let firmware = &device.config().firmware;
         let [read_causes, write_causes] =
             self.flash.causes(self.reads.count(), self.writes.count());
         let utilisation = self.flash.utilisation();
         let copybacks = utilisation.as_ref().and_then(|used| used.copybacks);
+
         let mut summary = RunSummary {
             scheme: firmware.scheme.to_string(),
             gc_policy: firmware.gc_policy.to_string(),
@@ -350,6 +352,7 @@ impl Meters {
         if last < 4 * steady::ROUNDS {
             return None;
         }
+
         let mut before = self.first.reading;
         let (mut amplification, mut bandwidth) = (Vec::new(), Vec::new());
         for round in 1..=steady::ROUNDS {
@@ -359,6 +362,7 @@ impl Meters {
             bandwidth.push(sample.bandwidth_mib_s);
             before = end;
         }
+
         let is_served_evenly = self.is_open || steady::is_steady(&bandwidth);
         // A device that still has erased space is faster than it will be.
         let stats = device.stats();
@@ -487,10 +491,13 @@ fn slc_cost(device: &Device, stats: &Stats, unit_pages: u64) -> Option<SlcCost> 
     if area.is_dynamic() {
         return Some(dynamic_slc_cost(device, stats, unit_pages));
     }
+
+    // A fixed share of the superblocks is in this mode, the first of each group of dies: these are the lowest numbers.
     let superblocks = area.superblocks();
     let slc = |at: &usize| *at < superblocks as usize;
     let room = ftl.superblocks().take(superblocks as usize);
     let room: u64 = room.map(|(_, sb)| u64::from(sb.capacity)).sum();
+
     let counts = ftl.media().erase_counts();
     let dies = config.geometry.dies() as usize;
     let mean = |of: &dyn Fn(&usize) -> bool| {
@@ -498,6 +505,7 @@ fn slc_cost(device: &Device, stats: &Stats, unit_pages: u64) -> Option<SlcCost> 
         let counts: Vec<f64> = of.map(|block| f64::from(counts[block])).collect();
         counts.iter().sum::<f64>() / counts.len() as f64
     };
+
     (superblocks > 0).then(|| SlcCost {
         superblocks: superblocks.into(),
         room_pages: room * unit_pages,
@@ -521,12 +529,16 @@ fn dynamic_slc_cost(device: &Device, stats: &Stats, unit_pages: u64) -> SlcCost 
     let room: u64 = in_slc
         .map(|(id, _)| u64::from(ftl.filled_capacity(id)))
         .sum();
+
     let free = u64::from(ftl.free_slc_superblocks());
+
+    // The same block is erased in either mode: erases count for the mode that the superblock had until then.
     let blocks = f64::from(config.geometry.blocks());
     let counts = ftl.media().erase_counts();
     let all: f64 = counts.iter().map(|count| f64::from(*count)).sum();
     let erases = ftl.stats().slc_erases * u64::from(config.geometry.dies());
     let erase_mean = erases as f64 / blocks;
+
     SlcCost {
         superblocks: u64::from(modes.count()) + free,
         room_pages: room * unit_pages,
@@ -551,10 +563,12 @@ fn worn_share(summary: &RunSummary, slc: &SlcCost, device: &Device) -> f64 {
             / f64::from(config.geometry.blocks())
             / config.flash.endurance as f64;
     }
+
     let dies = u64::from(config.geometry.dies());
     let slc_blocks = slc.superblocks * dies;
     let blocks = u64::from(config.geometry.blocks());
     let slc_erases = (slc.erases * dies).min(summary.erases);
+
     let share =
         |erases: u64, blocks: u64, endurance: u64| erases as f64 / blocks as f64 / endurance as f64;
     let others = summary.erases - slc_erases;

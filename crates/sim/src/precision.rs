@@ -50,12 +50,14 @@ impl FromStr for Precision {
             ))
         };
         let (name, percent) = text.split_once('=').ok_or_else(wrong)?;
+
         let figure = match name {
             "wa" => Figure::WriteAmplification,
             "bandwidth" => Figure::Bandwidth,
             "iops" => Figure::Iops,
             _ => return Err(wrong()),
         };
+
         let percent: f64 = percent
             .strip_suffix('%')
             .and_then(|number| number.parse().ok())

@@ -65,9 +65,11 @@ pub fn run(
     if options.warm_up_round.is_none() {
         device.begin_bit_errors();
     }
+
     // The device may have a past (aging, an earlier run); only this run's share is measured.
     let start = device.busy_until();
     let stats = device.stats();
+
     let pages_total = options.pages.or(source.len_hint());
     let mut meters = Meters::start(device, start, options.sample_interval_ns, options.samples);
     meters.is_open = options.open_loop;
@@ -75,6 +77,7 @@ pub fn run(
         meters.compare_bursts(bursts.every_ns);
     }
     meters.flash = flash;
+
     let times = RequestTimes::new(clock_of(options, start), options.host_ns, meters, start);
     let mut report = |so_far: Progress| {
         progress(&Progress {
@@ -123,14 +126,16 @@ fn execute(
     report: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<(Accounts, RequestTimes), RunError> {
     // Only where time does not affect the firmware's decisions: see `pipeline`.
-    // The precision is known when times are.
+    // A wanted precision is looked at during the run, and takes the times so far.
     let divides = options.threads > 1
         && !options.open_loop
         && !options.until_worn_out
         && options.precision.is_none();
+
     if divides && let Some(done) = pipeline::run(device, source, options, &mut times, report) {
         return Ok((done?, times));
     }
+
     if device.nand().is_some() {
         run_queued(device, source, options, times, report)
     } else {

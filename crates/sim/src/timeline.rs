@@ -103,6 +103,7 @@ impl DieTimeline {
                 let length = ((end - start) as f64 * END) as u64;
                 // From where on all that happened is known.
                 let first = kept.intervals().next().map_or(start, |first| first.until);
+
                 let known = if kept.intervals().len() < INTERVALS_MAX {
                     start
                 } else {
@@ -111,6 +112,7 @@ impl DieTimeline {
                 (known.max(end - length), end)
             }
         };
+
         let shown = kept
             .intervals()
             .filter(|one| one.until > from && one.from < until);
@@ -119,6 +121,7 @@ impl DieTimeline {
             until: one.until.min(until) - start,
             ..*one
         });
+
         Self {
             dies: dies as u32,
             intervals: intervals.collect(),

@@ -132,14 +132,17 @@ pub fn paints<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<Paint> {
                     .filter(|color| turn(color) < DASHES.len())
                     .or_else(|| others.next());
             }
+
             let color = color.unwrap_or(OTHERS[0]);
             let mut paint = Paint::of(color, turn(color));
+
             let reference = REFERENCES
                 .iter()
                 .find(|(scheme, _)| first_word(name) == Some(scheme));
             if let (Some((_, dash)), 0) = (reference, turn(color)) {
                 paint.dash = dash;
             }
+
             taken.push(color);
             paint
         })

@@ -38,6 +38,7 @@ pub fn sheet(runs: &[RunSummary], show: &[String], form: TableForm, notes: Vec<S
         ([], _) => {}
         (show, _) => return numbers(runs, show, notes),
     }
+
     let Overview { columns, rows } = metrics::overview(runs);
     let column = |(at, column): (usize, &metrics::Column)| SheetColumn {
         name: column.head.to_owned(),
@@ -47,6 +48,7 @@ pub fn sheet(runs: &[RunSummary], show: &[String], form: TableForm, notes: Vec<S
         is_figure: at > 0,
     };
     let cells = |row: Vec<String>| row.into_iter().map(Cell::Text).collect();
+
     Sheet {
         columns: columns.iter().enumerate().map(column).collect(),
         rows: rows.into_iter().map(cells).collect(),
@@ -80,6 +82,7 @@ fn numbers(runs: &[RunSummary], figures: &[impl AsRef<str>], notes: Vec<String>)
         label: label(name),
         is_figure,
     };
+
     let names = figures.iter().map(AsRef::as_ref);
     let row = |(run, label): (&RunSummary, String)| {
         let state = Cell::Text(metrics::state(run.steady.is_steady).to_owned());
@@ -92,6 +95,7 @@ fn numbers(runs: &[RunSummary], figures: &[impl AsRef<str>], notes: Vec<String>)
             .chain(found)
             .collect()
     };
+
     Sheet {
         columns: ["scheme", "state"]
             .map(|name| column(name, false))

@@ -90,12 +90,14 @@ pub(crate) fn run(
             .name("firmware".into())
             .spawn_scoped(scope, move || do_lots(front, &ordered, &done))
             .expect("the system has room for another thread");
+
         let mut feeder = Feeder::new(options);
         let mut clock = Clock {
             queue: timing.nand().is_some().then(|| queue(options, times)),
             timing,
             times,
         };
+
         let kept = keep_time(
             &mut feeder,
             source,
@@ -104,6 +106,7 @@ pub(crate) fn run(
             &from_firmware,
             report,
         );
+
         // With both channel ends of this thread dropped, the other thread ends too. Its panic is
         // passed on.
         drop(from_firmware);
@@ -216,6 +219,7 @@ impl Clock<'_, '_> {
         if let Some(queue) = queue {
             return charge_queued(lot, timing, times, queue);
         }
+
         for (done, glimpse) in lot.requests.iter().zip(&lot.glimpses) {
             // In the order of one thread, and with the counters of that moment: a sample of the time
             // series may fall between any two requests.
@@ -254,6 +258,7 @@ fn charge_queued(
         if times.is_due() {
             times.read(*counters, done.page_ops, None);
         }
+
         for _ in 0..done.steps {
             timing.submit(queue.request(), times.entered, &mut lot.record);
         }

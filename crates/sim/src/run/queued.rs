@@ -72,6 +72,7 @@ impl Queue {
             let arrival = open.arrival(at_ns);
             self.ends_until(arrival, times, nand);
         }
+
         while self.places.as_ref().is_some_and(VecDeque::is_empty) {
             self.next_end(times, nand);
         }
@@ -87,6 +88,8 @@ impl Queue {
                 (arrived.max(place).max(after), Some(backlog))
             }
         };
+
+        // What ends until now frees its number, which this request may take.
         times.entered = now.max(times.entered);
         self.ends_until(times.entered, times, nand);
         self.request = self.free.pop().unwrap_or(self.requests.len() as u32);
@@ -136,6 +139,7 @@ impl Queue {
             entered,
             outcome,
         } = self.requests[request as usize];
+
         times.ended = times.ended.max(at);
         if let Some(places) = &mut self.places {
             places.push_back(at + self.host_ns);
@@ -143,8 +147,10 @@ impl Queue {
         if let RunClock::Open(open) = &mut times.clock {
             open.end_now(arrived, at);
         }
+
         times.record(outcome, arrived, entered, at);
         let causes = nand.causes(request);
+
         debug_assert!(
             !outcome.served || causes.total() == at - entered,
             "causes add up: {causes:?} of {} ns",
@@ -174,11 +180,13 @@ impl Sink for Queued<'_> {
             let glimpse = self.device.glimpse();
             self.times.read_burst(glimpse, page_ops, page.at_ns);
         }
+
         if let RunClock::Open(open) = &self.times.clock {
             // Only an open loop has time without submissions.
             let arrival = open.arrival(page.at_ns);
             self.device.idle(before, arrival);
         }
+
         let nand = engine(self.device);
         let backlog = self
             .queue

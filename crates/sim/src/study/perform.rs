@@ -120,6 +120,7 @@ impl RunSpec {
         let max = (addressed * self.warm_up) as u64;
         let round = (addressed * WARM_UP_ROUND) as u64;
         let mut tell = |_: &Progress| follow(Stage::Aging);
+
         let pages = match &self.arrivals {
             None => warm_up(device, source, round, max, &mut tell).map_err(StudyError::failed)?,
             Some(arrivals) => {
@@ -143,6 +144,7 @@ impl RunSpec {
                 pages
             }
         };
+
         if device.ftl().is_read_only() {
             return Err(StudyError::Failed(format!(
                 "scheme {}: the device was worn out before the measurement",

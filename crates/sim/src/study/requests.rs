@@ -72,6 +72,7 @@ impl Requests {
         let impossible = |content: &ContentModel, error: &dyn fmt::Display| {
             StudyError::Impossible(format!("{self} with contents {content}: {error}"))
         };
+
         match self {
             Self::Workload { workload, content } => {
                 let source = workload.source(*content, addressable, seed, base(*content));
@@ -83,6 +84,7 @@ impl Requests {
                     return Ok(Box::new(replay));
                 };
                 trace.check_content()?;
+
                 let source = Modelled::new(replay, content, addressable, seed, base(content));
                 Ok(Box::new(
                     source.map_err(|error| impossible(&content, &error))?,

@@ -153,6 +153,7 @@ impl Solved {
         for valid in (1..=pages).rev() {
             let lost: Vec<f64> = (0..=valid).map(|hot| rates.of(hot, valid - hot)).collect();
             let collected = collection_rate(&arriving, &lost, above, draws);
+
             let mut next = vec![0.0; valid];
             for (hot, (rate, lost)) in arriving.iter().zip(&lost).enumerate() {
                 let share = rate / (lost + collected);
@@ -162,6 +163,7 @@ impl Solved {
                 solved.victim_pages += victims * valid as f64;
                 solved.victim_hot += victims * hot as f64;
                 solved.victims[valid].push(victims);
+
                 if hot > 0 {
                     next[hot - 1] += share * hot as f64 * rates.hot;
                 }
@@ -180,12 +182,15 @@ impl Solved {
     fn new_blocks(&self, skew: Skew, moved: Moved) -> Vec<f64> {
         let pages = self.victims.len() - 1;
         let mut new = vec![0.0; pages + 1];
+
         match moved {
             Moved::WithHost => {
                 for (valid, victims) in self.victims.iter().enumerate() {
                     if victims.iter().all(|share| *share < RARE) {
                         continue;
                     }
+
+                    // A victim's pages, and host writes in the rest of the block: the sum of two independent numbers.
                     let written = binomial(pages - valid, skew.hot_writes);
                     for (hot, victims) in victims.iter().enumerate() {
                         for (more, chance) in written.iter().enumerate() {
@@ -197,12 +202,16 @@ impl Solved {
             Moved::Apart => {
                 let of_victims = self.victim_pages / pages as f64;
                 let moved = self.moved_pages();
+
+                // One block is collected in a unit of time, and its valid pages fill this share of a new one.
                 let written = binomial(pages, skew.hot_writes);
                 for (new, (moved, written)) in new.iter_mut().zip(moved.iter().zip(&written)) {
                     *new = of_victims * moved + (1.0 - of_victims) * written;
                 }
             }
         }
+
+        // Without the rare victims the sum is a little below 1.
         let sum: f64 = new.iter().sum();
         new.iter().map(|share| share / sum).collect()
     }

@@ -168,10 +168,12 @@ fn request(opcode: U16, lba: U64, len_bytes: U32, at_us: U64) -> Result<Parsed, 
     let Some(verb) = verb(code) else {
         return Ok(Parsed::Ignored);
     };
+
     let at_us = at_us.get();
     let at_ns = at_us
         .checked_mul(1000)
         .ok_or_else(|| format!("timestamp {at_us} us is too large"))?;
+
     // The location is in sectors, the size in bytes.
     let extent = ByteExtent {
         len: u64::from(len_bytes.get()),

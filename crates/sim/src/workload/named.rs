@@ -94,6 +94,7 @@ impl NamedWorkload {
         content_base: u64,
     ) -> Result<Box<dyn Endless + Send>, WorkloadError> {
         let addressable = self.pages(addressable);
+
         let source: Box<dyn Endless + Send> = match &self.kind {
             WorkloadKind::Pattern(spec) => {
                 let config = spec.config(content, addressable, seed);
@@ -107,6 +108,7 @@ impl NamedWorkload {
                 Box::new(spec.source(content, addressable, seed, content_base)?)
             }
         };
+
         Ok(match self.flush {
             Some(every) => Box::new(Flushed::new(source, every)),
             None => source,

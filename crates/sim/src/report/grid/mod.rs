@@ -181,6 +181,7 @@ impl Grid {
             "Not as precise as wanted, or not steady, at the end of the longest measurement: {}.",
             counted(self.imprecise as u64, "run")
         );
+
         let remarks = [
             Some(self.remark()),
             (self.seeds == 2).then(|| two_seeds.to_owned()),

@@ -123,11 +123,13 @@ impl Decoded {
             content_base: 0,
             ..options
         };
+
         let mut decoder = Decoder::begin(opened, format, &options)?;
         let no_room = |source| SourceError::Io {
             file: format!("{}: a temporary file for its requests", path.display()),
             source,
         };
+
         let (mut keeper, mut census) = (Keeper::within(memory_words), Census::new(&options));
         let (mut counts, mut item) = (Counts::default(), Item::default());
         loop {
@@ -146,6 +148,7 @@ impl Decoded {
                 NextRecord::End => break,
             }
         }
+
         // Malformed records alone are no trace.
         if counts.requests == 0 {
             return Err(decoder.nothing(counts));
