@@ -146,12 +146,14 @@ impl Array {
             queues: [queue; CLASSES],
             begins_soon: false,
         };
+
         let channel = || Channel {
             user: NONE,
             crossing: Crossing::Command,
             commands: VecDeque::new(),
             data: VecDeque::new(),
         };
+
         Self {
             spec,
             together: Together::new(word_line),
@@ -229,6 +231,7 @@ impl Array {
             }
             return None;
         }
+
         if this.phase == Phase::Suspending {
             (this.suspended, this.active) = (this.active, NONE);
             this.phase = Phase::Idle;
@@ -239,6 +242,7 @@ impl Array {
             return self.begin_array(die, context);
         }
 
+        // The array has worked. A page with bit errors is read again before its data leave.
         let Node { work, planes, .. } = *context.graph.node(this.active);
         let retry_ns = context.graph.retry_ns(this.active);
         if retry_ns > 0 && this.phase == Phase::Array {
@@ -249,6 +253,7 @@ impl Array {
                 .set(self.channels.len() + die, context.now + retry_ns);
             return None;
         }
+
         let is_read = work == Work::Read;
         if is_read && self.spec.transfer_ns > 0 {
             self.loaded(die, context);
@@ -265,6 +270,7 @@ impl Array {
             this.phase = Phase::Data;
             return this.active;
         }
+
         let next = context.graph.node(this.active).next;
         match next {
             NONE => self.watch.rest(die, context.now),
@@ -274,6 +280,7 @@ impl Array {
                     .follow(die, (this.active, next), node, context.now);
             }
         }
+
         this.phase = match next {
             NONE => Phase::Idle,
             _ => Phase::Data,
@@ -305,9 +312,11 @@ impl Array {
             }
             return self.start(die, Class::HostRead as usize, context);
         }
+
         if this.input != NONE {
             return self.begin_input(die, context);
         }
+
         let next = self.next_class(die, context.graph)?;
         self.start(die, next, context)
     }
@@ -351,15 +360,20 @@ impl Array {
         context: &mut Context<'_>,
     ) -> Option<u32> {
         let at = self.take(die, class, context.graph);
+
         let this = &mut self.dies[die];
         self.watch
             .begin(die, at, context.graph.node(at), context.now);
         this.active = at;
+
+        // The count is that of the suspended operation, while reads go before it.
         if this.suspended == NONE {
             this.suspensions = 0;
         }
+
         this.phase = Phase::Command;
         self.join_reads(die, class, context);
+
         if self.channel_ns(die, Crossing::Command, context.graph) == 0 {
             return self.commanded(die, context);
         }
@@ -402,6 +416,7 @@ impl Array {
         this.end = context.now + length;
         self.watch
             .works(die, DieState::of(work), planes, context.now);
+
         if self.spec.cache_program {
             context.graph.begins(this.active);
         }
@@ -439,6 +454,7 @@ impl Array {
         let leaf = self.channels.len() + die;
         // Resuming may not be over.
         let left_ns = (this.end - context.now).min(this.array_ns);
+
         let permitted = matches!(node.work, Work::Program | Work::Erase)
             && this.suspended == NONE
             && this.suspensions < most[kind]
@@ -447,6 +463,7 @@ impl Array {
         if !permitted {
             return;
         }
+
         if this.suspensions > 0 && this.array_ns - left_ns < least_progress_ns {
             // Later, if the operation is not over by then.
             let later = this.end - this.array_ns + least_progress_ns;
@@ -471,6 +488,7 @@ impl Array {
         this.array_ns = this.left_ns;
         let works = context.now + self.spec.suspension.resume_ns;
         this.end = works + this.left_ns;
+
         let node = context.graph.node(this.active);
         self.watch
             .resume(die, this.active, node, context.now, works);
@@ -489,6 +507,7 @@ impl Array {
         if !self.dies[die].is_beside(crossing) {
             self.watch.enter(die, DieState::ChannelWait, context.now);
         }
+
         let channel = &mut self.channels[self.dies[die].channel];
         match crossing {
             Crossing::Data => channel.data.push_back(die as u32),
@@ -525,12 +544,14 @@ impl Array {
             let pages = context.graph.cross(at, channel, length, context.now);
             length *= u64::from(pages);
         }
+
         if this.is_beside(crossing) {
             self.watch
                 .transfer_beside(at, context.graph.node(at), length, context.now);
         } else {
             self.watch.transfer(die, length, context.now);
         }
+
         (self.channels[channel].user, self.channels[channel].crossing) = (die as u32, crossing);
         context.events.set(channel, context.now + length);
     }
@@ -539,16 +560,20 @@ impl Array {
         // The die may need the channel again at once, for its next operation.
         let die = std::mem::replace(&mut self.channels[channel].user, BETWEEN) as usize;
         let crossing = self.channels[channel].crossing;
+
         let ended = match crossing {
             Crossing::Data => Some(self.sent(die, context)),
             Crossing::Command => self.commanded(die, context),
             Crossing::Input => self.input_arrived(die, context),
         };
+
         let this = &self.dies[die];
         if crossing == Crossing::Data && (this.output != NONE || this.phase == Phase::Data) {
             // The data of reads that were done at once follow each other.
             self.cross(die, crossing, context);
         }
+
+        // Otherwise the die goes on first, and `go_on_channel` comes after it.
         if ended.is_none() {
             self.next_user(channel, context);
         }

@@ -71,6 +71,7 @@ impl Array {
         if this.suspended != NONE || self.spec.transfer_ns == 0 {
             return false;
         }
+
         let Some(class) = self.next_class(die, context.graph) else {
             return false;
         };
@@ -78,6 +79,7 @@ impl Array {
         if next.work != Work::Read {
             return false;
         }
+
         let this = &mut self.dies[die];
         (this.output, this.output_asked) = (this.active, has_asked);
         let ended = self.start(die, class, context);
@@ -124,13 +126,16 @@ impl Array {
         if context.graph.crossed(at) {
             return at;
         }
+
         let node = context.graph.node(at);
         self.watch.charge(at, node, Cause::Transfer, context.now);
+
         if node.next != NONE {
             let next = context.graph.node(node.next);
             self.watch
                 .follow_beside(die, (at, node.next), (node, next), context.now);
         }
+
         self.dies[die].output = node.next;
         at
     }
@@ -147,15 +152,18 @@ impl Array {
         if !is_free || !is_program(this.active) {
             return;
         }
+
         let Some(class) = self.next_class(die, context.graph) else {
             return;
         };
         if !is_program(this.queues[class].first) {
             return;
         }
+
         let at = self.take(die, class, context.graph);
         self.watch
             .leaves_queue(die, at, context.graph.node(at), context.now);
+
         let this = &mut self.dies[die];
         (this.input, this.input_is_there) = (at, false);
         match self.channel_ns(die, Crossing::Input, context.graph) {
@@ -189,6 +197,8 @@ impl Array {
         this.active = std::mem::replace(&mut this.input, NONE);
         (this.phase, this.suspensions) = (Phase::Command, 0);
         let (at, is_there) = (this.active, this.input_is_there);
+
+        // Until now it was not the active one: its time so far was that of the register, the channel, or the wait for it.
         let channel = &self.channels[this.channel];
         let crosses = channel.user == die as u32 && channel.crossing == Crossing::Input;
         let node = context.graph.node(at);
@@ -207,6 +217,8 @@ impl Array {
             }
         };
         self.watch.takes(die, at, node, state, context.now);
+
+        // Otherwise the array begins when the data have crossed (`input_arrived`).
         if is_there {
             return self.busy(die, DieState::Program, context);
         }

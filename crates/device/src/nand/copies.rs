@@ -82,10 +82,14 @@ impl Nand {
         let skipped = sources.trailing_zeros();
         let from = Ppn(base + skipped);
         let room = self.units.range(to).end - to.0;
+
+        // As many as read one flash page and fill no more than one unit; the last ones are left for the next run.
         let mut sources = first_bits(sources >> skipped, self.run_end(from) - from.0);
         while sources.count_ones() > room {
             sources ^= 1 << sources.ilog2();
         }
+
+        // Pages that have not been programmed are not on flash: the run ends before the first of them.
         if self.programs.has_some(from) {
             let bits = (0..u64::BITS).filter(|bit| sources >> bit & 1 == 1);
             let in_buffer = |bit: &u32| self.programs.of_page(Ppn(from.0 + bit)).is_some();
@@ -94,6 +98,7 @@ impl Nand {
                 bits.into_iter().find(in_buffer).unwrap_or(u64::BITS),
             );
         }
+
         Run {
             from,
             sources,
@@ -128,6 +133,7 @@ impl Nand {
         node.die = self.chip_of(self.die_of(run.from));
         node.missing = run.count;
         node.pages = self.geometry.host_pages() as u16;
+
         let node = self.graph.add_run(node, run);
         self.wait_for(node, self.looked_up);
         self.row = None;
@@ -159,6 +165,7 @@ impl Nand {
         let die = self.graph.run(at).die;
         self.units.catch_up(die, &mut self.graph);
         self.graph.end_crossing(at);
+
         let run = self.graph.run_mut(at);
         let index = run.arrived;
         run.arrived += 1;
@@ -168,6 +175,7 @@ impl Nand {
                 .end(at, PageStep::Crosses(index), &mut self.graph);
             self.graph.ending = NONE;
         }
+
         if self.units.enter(at, die, &mut self.graph) {
             self.pages_entered(at, 1);
         }

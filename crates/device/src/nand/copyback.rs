@@ -79,9 +79,12 @@ impl Nand {
             && program.page != NO_PAGE
             // In the controller's buffer, there is nothing to read.
             && self.programs.of_page(read.page).is_none();
+
         if !is_one || !self.copybacks.permits(read.page, program.page) {
             return false;
         }
+
+        // No pages cross the channel. Its array time is that of both, and it waits for what either of them waits for.
         let mut node: Node = self.node_of(program);
         node.length += self.read_ns(read.page);
         node.pages = 0;

@@ -314,7 +314,10 @@ impl Graph {
         if node.apart {
             self.all.end(number);
         }
+
+        // One wait is for `seal`: the operations before this one are named after it was added.
         (node.number, node.waits) = (number, 1);
+
         let place = match self.nodes_free.pop() {
             Some(place) => {
                 self.nodes[place as usize] = node;
@@ -325,6 +328,7 @@ impl Graph {
                 self.nodes.len() as u32 - 1
             }
         };
+
         if node.work == Work::NvStore {
             self.rare_mut(place).store = self.stores.take();
         }
@@ -430,6 +434,7 @@ impl Graph {
             self.edges[place as usize] = edge;
             place
         };
+
         // At the end, so that they become ready in the order of their submission.
         let followers = &mut self.nodes[before as usize].followers;
         match followers.1 {
@@ -437,6 +442,7 @@ impl Graph {
             last => self.edges[last as usize].next = place,
         }
         followers.1 = place;
+
         self.nodes[node as usize].waits += 1;
     }
 
@@ -519,6 +525,7 @@ impl Graph {
         let number = std::mem::replace(&mut ended.number, u64::MAX);
         let (is_apart, is_store) = (ended.apart, ended.work == Work::NvStore);
         let mut edge = ended.followers.0;
+
         self.ending = node;
         self.nodes_free.push(node);
 

@@ -60,15 +60,18 @@ impl Nand {
             unit,
             ..
         } = *self.graph.node(at);
+
         let is_in = self.units.enter(at, die, &mut self.graph);
         if is_in {
             self.graph.end(at);
         }
+
         // It waits for room, or others have waited for it and go on from here.
         if !is_in || self.graph.has_ready() {
             let node = self.graph.node(at);
             self.array.watch.host_page_goes_on(at, node, self.now);
         }
+
         if is_in {
             self.units.entered(unit, 1, &mut self.graph);
             let request = self.requests.part_of(part).request;
@@ -76,6 +79,7 @@ impl Nand {
             self.requests.end_part(part, self.now);
             self.graph.ending = NONE;
         }
+
         self.begin_ready();
     }
 }

@@ -23,16 +23,20 @@ impl Nand {
         let dies = geometry.dies_total();
         let channels = (0..dies).map(|die| geometry.channel_of_die(die) as usize + 1);
         let channels = channels.max().unwrap_or(1);
+
         // Dies are dealt to channels in turn, and those of a channel to its chips.
         let chips = (dies / spec.dies_per_chip.max(1)) as usize;
         let array = Array::new(spec, geometry.word_line(), chips, channels, |chip| {
             chip % channels
         });
         let leaves = array.leaves();
+
+        // With as many flash pages in a word line as page types, or a multiple, the place in the word line decides the type.
         let flash_page = geometry.word_line().parts() * geometry.word_line().planes;
         let of_line = geometry.stripe() / flash_page;
         let types = [spec.read, spec.program].map(|times| times.times().len() as u32);
         let lines_alike = types.iter().all(|types| of_line.is_multiple_of(*types));
+
         Self {
             spec,
             latencies,

@@ -272,6 +272,8 @@ impl Nand {
     fn next_event(&mut self, until: u64) -> bool {
         let timer = self.timers.earliest();
         let resource = self.events.earliest();
+
+        // Dies that wait for others of this time (`begin_soon`) begin when nothing else happens at it.
         if self.array.is_soon() && until > self.now {
             let next = [timer, resource.map(|(at, _)| at)];
             if next.into_iter().flatten().all(|at| at > self.now) {
@@ -280,6 +282,7 @@ impl Nand {
                 return true;
             }
         }
+
         // Timers first: what they release may then compete for the resource.
         if let Some(at) = timer
             && resource.is_none_or(|(other, _)| at <= other)
@@ -293,6 +296,7 @@ impl Nand {
             self.ring(timer);
             return true;
         }
+
         match resource {
             Some((at, leaf)) if at <= until => {
                 self.now = at;
@@ -354,6 +358,8 @@ impl Nand {
                 };
                 let ended = self.array.event(leaf, &mut context);
                 self.flash_ended(ended);
+
+                // After the die has taken its next operation, which may need the channel again.
                 let mut context = Context {
                     now: self.now,
                     graph: &mut self.graph,
@@ -371,6 +377,8 @@ impl Nand {
                 die, work, pages, ..
             } = *self.graph.node(node);
             let die = usize::from(die);
+
+            // A decoder delays the reader, not the die.
             match &self.errors {
                 Some(errors) if work == Work::Read && errors.decode_ns() > 0 => {
                     let decode_ns = u64::from(pages) * errors.decode_ns();
@@ -381,6 +389,7 @@ impl Nand {
                     self.begin_ready();
                 }
             }
+
             let mut context = Context {
                 now: self.now,
                 graph: &mut self.graph,
@@ -388,6 +397,7 @@ impl Nand {
             };
             ended = self.array.go_on(die, &mut context);
         }
+
         if self.spec.cache_program {
             // What follows programs whose array time has begun.
             self.begin_ready();
@@ -405,6 +415,7 @@ impl Nand {
     fn begin_all_ready(&mut self) {
         while let Some((node, by)) = self.next_ready() {
             self.watch_ready(node, by);
+
             let Node { work, die, .. } = *self.graph.node(node);
             match work {
                 Work::Nothing => self.finish(node),
@@ -415,6 +426,7 @@ impl Nand {
                 }
                 Work::NvStore | Work::NvClear | Work::NvScan => self.take_turn(work, node),
                 Work::Read | Work::Program | Work::Erase | Work::Scan => {
+                    // From now on, pages without room may wait: its end makes room, or lets them in.
                     if matches!(work, Work::Program | Work::Erase) {
                         self.units.ready(die, &mut self.graph);
                     }
@@ -461,20 +473,24 @@ impl Nand {
         if node.part != NONE {
             self.array.watch.ended(at, &node, self.now);
         }
+
         match node.work {
             Work::Program => self.programmed(at, &node),
             Work::Erase => self.units.ended(node.die, false, &mut self.graph),
             Work::Buffer => self.units.entered(node.unit, 1, &mut self.graph),
             _ => {}
         }
+
         if clear != 0 {
             self.clears.end(clear, &mut self.graph);
         }
         self.marked(at, &node);
+
         if node.part != NONE && self.requests.waited(node.part) {
             self.array.watch.part_waited(node.part, at);
             self.part_done(node.part);
         }
+
         self.graph.ending = NONE;
     }
 
@@ -498,6 +514,7 @@ impl Nand {
                 return;
             }
         }
+
         self.array.watch.part_ended(part, request, self.now);
         self.requests.end_part(part, self.now);
     }
@@ -559,6 +576,7 @@ impl Nand {
             }
             DataPath::Own | DataPath::Absent | DataPath::FromHost | DataPath::Merged => now,
         };
+
         if end > now {
             self.timers.set(end, Timer::Part(part));
         } else {

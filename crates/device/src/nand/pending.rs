@@ -21,6 +21,7 @@ impl Nand {
         let Some(&PendingProgram { way, .. }) = self.programs.find(node.page) else {
             return Before::Nothing;
         };
+
         let (before, source) = self.data_ready(node.page, way);
         if let (Some(_), Some((page, die)), Purpose::Host) = (before, source, purpose) {
             node.length = self.read_ns(page);
@@ -28,6 +29,7 @@ impl Nand {
             node.die = self.chip_of(die.into());
             return Before::Nothing;
         }
+
         let is_copyback =
             matches!(before, Some(Before::End(before)) if self.graph.node(before).pages == 0);
         if !is_copyback {
@@ -42,12 +44,14 @@ impl Nand {
         let Some(at) = self.graph.find(way) else {
             return (None, None);
         };
+
         if self.graph.node(at).is_run() {
             return match self.copied_by(at, page) {
                 Some((before, source)) => (Some(before), Some(source)),
                 None => (None, None),
             };
         }
+
         let Way { ready, source } = self.programs.way(at);
         let ready = match ready {
             Ready::After(name) => self.graph.find(name),
@@ -66,6 +70,7 @@ impl Nand {
         if is_unprotected && let Some(line) = self.units.gate_of(page, &self.graph) {
             return Before::End(line);
         }
+
         match self.programs.find(page).copied() {
             None => Before::Nothing,
             Some(program) if is_unprotected => Before::End(program.node),

@@ -40,6 +40,7 @@ impl Array {
         }
         // The slowest page. A retry reads whole flash pages again.
         let (mut length, mut retry_ns) = (head.length, graph.retry_ns(at));
+
         let (mut tail, mut before, mut next) = (at, NONE, this.queues[class].first);
         while next != NONE {
             let other = graph.node(next);
@@ -55,6 +56,7 @@ impl Array {
                 }
                 length = length.max(other.length);
                 retry_ns = retry_ns.max(graph.retry_ns(next));
+
                 match before {
                     NONE => this.queues[class].first = other.next,
                     before => graph.node_mut(before).next = other.next,
@@ -62,6 +64,7 @@ impl Array {
                 if other.next == NONE {
                     this.queues[class].last = before;
                 }
+
                 graph.node_mut(tail).next = next;
                 graph.node_mut(next).next = NONE;
                 tail = next;
@@ -73,8 +76,10 @@ impl Array {
 
         let NandSpec { part_saves_ns, .. } = self.spec;
         graph.set_retry_ns(at, retry_ns);
+
         let is_single = tail == at && (!head.is_run() || graph.run(at).is_single());
         let is_single = is_single && head.pages == 1;
+
         let head = graph.node_mut(at);
         head.length = length;
         head.planes = planes.count();

@@ -60,11 +60,14 @@ impl Requests {
         if self.waits.len() <= at {
             self.waits.resize(at + 1, 0);
         }
+
         if let Some(held) = &mut self.held
             && held.len() <= at
         {
             held.resize(at + 1, 0);
         }
+
+        // One wait is for `close`: further parts may come after the first ones have ended.
         assert!(self.waits[at] == 0, "a number is used again after its end");
         self.waits[at] = 1;
         self.outstanding += 1;
@@ -75,6 +78,8 @@ impl Requests {
         if request != NONE {
             self.waits[request as usize] += 1;
         }
+
+        // One wait is the caller's, until it has added all operations.
         let part = Part {
             request,
             data: step.data(),
@@ -82,6 +87,7 @@ impl Requests {
             merge: NONE,
             waits: 1,
         };
+
         match self.free.pop() {
             Some(place) => {
                 self.parts[place as usize] = part;

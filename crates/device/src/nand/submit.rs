@@ -77,9 +77,12 @@ impl Nand {
         if begins {
             self.own_stores.clear();
         }
+
         if matches!(data, DataPath::FromHost | DataPath::ToMerge) {
             self.link_pages[0] += step.pages();
         }
+
+        // Over the link, through the hash unit if contents are compared, and past a core that executes the firmware.
         let front = &mut self.front;
         let received = match data {
             DataPath::Own | DataPath::Merged => now,
@@ -92,6 +95,7 @@ impl Nand {
             DataPath::FromHost if hashes => front.hash_page(now, received),
             _ => received,
         };
+
         let ready = front.process(front.arrive(now), hashed, begins, step.pages());
 
         self.add_part(request.unwrap_or(NONE), step, ready, hashes, ops);
@@ -107,6 +111,9 @@ impl Nand {
             copied: NONE,
             source: None,
         };
+
+        // The host's operations wait for the page to be merged, or for the time at which data and command are there. A
+        // single operation waits for that time itself, and a node is saved.
         if data == DataPath::Merged {
             if self.merge != NONE {
                 adding.gate = Gate::Node(self.merge);
@@ -120,6 +127,7 @@ impl Nand {
             self.part_waits_for(part, gate);
             self.timers.set(ready, Timer::Gate(gate));
         }
+
         let (mut left, mut is_measured) = (ops, true);
         while let [op, rest @ ..] = left {
             if let Gate::Time(ready) = adding.gate
@@ -131,6 +139,7 @@ impl Nand {
                 (left, is_measured) = (rest, false);
                 continue;
             }
+
             left = match rest {
                 [next, rest @ ..] if self.add_copyback(op, next, &adding) => rest,
                 _ => {
@@ -139,17 +148,21 @@ impl Nand {
                 }
             };
         }
+
         if matches!(data, DataPath::ToMerge | DataPath::ToCopy) {
             // Opened when the page has been read. The next step waits for it.
             self.merge = self.gate();
             self.merge_is_hashed = hashes;
             self.requests.set_merge(part, self.merge);
         }
+
         if is_measured {
             self.array.watch.part(part, now);
         }
+
         // Nothing has begun so far, so that the operations of a step compete with each other.
         self.begin_ready();
+
         if self.requests.waited(part) {
             self.part_done(part);
         }
@@ -260,6 +273,7 @@ impl Nand {
             (Purpose::Gc | Purpose::WriteBack, _) => Class::Collection,
             (Purpose::Meta, _) => Class::Metadata,
         };
+
         let write = || per_64_bytes(op.amount, self.latencies.nvram_write_ns);
         let (work, length) = match op.kind {
             OpKind::Read | OpKind::ReadTable => (Work::Read, self.read_ns(op.page)),
@@ -274,21 +288,26 @@ impl Nand {
             ),
             _ => (Work::Nothing, 0),
         };
+
         let mut node = Node::new(work, class);
         node.length = length;
         node.die = self.chip_of(op.die.into());
         if matches!(work, Work::Read | Work::Program | Work::Buffer) {
             node.page = op.page;
         }
+
+        // What leaves the die, in pages of 4 KiB: all of the page, or those that are wanted of a larger one.
         if work == Work::Read {
             node.pages = match op.amount {
                 0 => self.geometry.host_pages() as u16,
                 wanted => wanted as u16,
             };
         }
+
         if work == Work::Erase {
             node.planes = self.geometry.word_line().planes as u8;
         }
+
         node.mark = match op.kind {
             OpKind::LookupBegin => Mark::LookupBegins,
             OpKind::LookupEnd => Mark::LookupEnds,
@@ -355,12 +374,14 @@ impl Nand {
         let page = node.page;
         let before = self.read_early(op.purpose, &mut node);
         let work = node.work;
+
         let retry_ns = match &mut self.errors {
             Some(errors) if work == Work::Read && page != NO_PAGE => {
                 errors.read(op.outcome, op.purpose)
             }
             _ => 0,
         };
+
         let node = self.graph.add(node);
         self.graph.set_retry_ns(node, retry_ns);
         if op.kind.is_named() {
@@ -381,6 +402,7 @@ impl Nand {
                 }
             }
         }
+
         let is_copy = match work {
             Work::Program | Work::Buffer => matches!(op.purpose, Purpose::Host | Purpose::Gc),
             _ => false,
@@ -389,9 +411,12 @@ impl Nand {
             // A copy programs what was read.
             self.wait_for(node, adding.copied);
         }
+
+        // Collection acts on the result of the latest lookup.
         if op.purpose == Purpose::Gc {
             self.wait_for(node, self.looked_up);
         }
+
         if work == Work::Buffer {
             self.join_unit(page, node);
         }
@@ -416,6 +441,7 @@ impl Nand {
         let is_gathered = this.work == Work::Buffer && !self.units.is_protected;
         let line = is_gathered.then(|| self.units.line(this.page));
         let begins = line.is_none_or(|line| line == this.page);
+
         if op.after_all && begins {
             let own = self.graph.number(node);
             // The erases of a superblock, or its tail pages, are recorded one by one, and all wait for the
@@ -428,6 +454,7 @@ impl Nand {
         } else {
             self.row = None;
         }
+
         if op.after_fence && begins {
             self.graph.wait_for_stores(node);
         }
@@ -438,8 +465,10 @@ impl Nand {
                 }
             }
         }
+
         if op.after_page != NO_PAGE {
             for page in op.after_page.0..op.after_page.0 + u32::from(op.after_pages) {
+                // A page of the same word line lands together with this one.
                 if self.units.gather() && line == Some(self.units.line(Ppn(page))) {
                     continue;
                 }
@@ -447,6 +476,7 @@ impl Nand {
                 self.wait_until(node, before);
             }
         }
+
         if op.clear_id != ClearId(0) && !op.kind.is_named() {
             self.clears.wait_for(node, op.clear_id.0, &mut self.graph);
         }
@@ -457,6 +487,8 @@ impl Nand {
         if work != Work::Program || page == NO_PAGE {
             return;
         }
+
+        // Each page has a word line of its own here: otherwise programs are units (`begin_unit`).
         let dies = self.geometry.dies();
         if self.geometry.offset(page) >= dies {
             if let Some(before) = self.programs.of_page(Ppn(page.0 - dies)) {
@@ -512,6 +544,7 @@ impl Nand {
                 (Purpose::Host, _, Gate::Time(time)) => Ready::At(time),
                 _ => Ready::At(0),
             };
+
             let source = adding.source;
             let program = match work {
                 Work::Buffer => self.last_step(self.graph.node(node).unit),
@@ -520,14 +553,17 @@ impl Nand {
             self.programs.add(page, 1, program, self.graph.name(node));
             self.programs.set_way(node, Way { ready, source });
         }
+
         if work == Work::NvStore && matches!(op.purpose, Purpose::Host | Purpose::WriteBack) {
             self.own_stores.push(self.graph.name(node));
         }
+
         if op.kind == OpKind::Erase && op.page != NO_PAGE {
             self.copybacks.erased(op.page);
             self.erases.add(op.page, self.graph.name(node));
             self.erase_follows_units(op.page, node);
         }
+
         if op.kind.is_named() {
             if op.clear_id == ClearId(0) {
                 return;
@@ -543,6 +579,7 @@ impl Nand {
         let geometry = self.geometry;
         let first = geometry.slot(Ppn(op.amount));
         let base = geometry.die_of(geometry.superblock(first.ppn), 0);
+
         let mut sources = op.sources;
         let mut index = 0;
         while sources != 0 {
@@ -559,9 +596,11 @@ impl Nand {
                 ..*op
             };
             index += 1;
+
             if self.add_copyback(&read, &program, adding) {
                 continue;
             }
+
             // One that is not programmed itself has no data to read.
             let is_there = self.programs.of_page(read.page).is_none();
             let source = is_there.then_some((read.page, read.die));
@@ -572,6 +611,7 @@ impl Nand {
                 source,
                 ..*adding
             };
+
             let program = self.add_op(&program, &copy);
             self.wait_for(program, read);
             self.graph.seal(read);
@@ -583,6 +623,7 @@ impl Nand {
     fn add_scan(&mut self, op: &Op, adding: &Adding) {
         let each = self.spec.read.mean() + self.spec.transfer_ns;
         let (share, rest) = (op.amount / self.chips, op.amount % self.chips);
+
         // Between two nodes that take no time, the dies read side by side.
         let begin = self.add_one(op, Node::new(Work::Nothing, Class::Metadata), adding);
         let mut end = Node::new(Work::Nothing, Class::Metadata);
@@ -592,6 +633,7 @@ impl Nand {
         }
         let end = self.graph.add(end);
         self.watch_submitted(end);
+
         for chip in 0..self.chips {
             let pages = share + u32::from(chip < rest);
             if pages == 0 {
@@ -605,6 +647,8 @@ impl Nand {
             self.graph.wait_for(end, node);
             self.graph.seal(node);
         }
+
+        // Also without any page to read. Later operations of the lookup come after all of these reads.
         self.graph.wait_for(end, begin);
         self.graph.seal(begin);
         if self.lookup == begin {

@@ -104,6 +104,7 @@ impl Units {
             1 => 0,
             _ => geometry.superblocks() as usize * geometry.dies() as usize,
         };
+
         let latest = Latest {
             name: None,
             open_fine: NONE,
@@ -114,6 +115,7 @@ impl Units {
             line: Ppn(0),
             open_gate: NONE,
         };
+
         Self {
             geometry,
             pages,
@@ -254,17 +256,21 @@ impl Units {
     pub(super) fn begin(&mut self, page: Ppn, unit: u32, graph: &mut Graph) {
         graph.node_mut(unit).missing = (self.range(page).end - page.0) as u16;
         let block = self.block_of(page);
+
         let latest = &mut self.blocks[block];
         (latest.open, latest.next) = (unit, page);
+
         let fine = std::mem::replace(&mut latest.open_fine, graph.node(unit).unit);
         latest.name = Some(graph.name(unit));
         self.incomplete += 1;
+
         if fine != NONE {
             // The fine step of the unit before follows, and frees the way for the next unit.
             let latest = &mut self.blocks[block];
             (latest.name, latest.fines) = (Some(graph.name(fine)), 1);
             graph.seal(fine);
         }
+
         self.open_fines += usize::from(graph.node(unit).unit != NONE);
         if !self.is_protected {
             self.gate(page, unit, graph);
@@ -279,6 +285,7 @@ impl Units {
         if next < end {
             return;
         }
+
         if end == self.line(page).0 + self.line_pages(page) {
             self.seal_gate(block, graph);
         }
@@ -509,7 +516,10 @@ impl Nand {
                 self.begin_unit(page, class, die)
             }
         };
+
         self.units.join(page, count, &mut self.graph);
+
+        // The unit is as urgent as the most urgent of its pages.
         let this = self.graph.node_mut(unit);
         this.class = this.class.min(class);
         let (class, fine) = (this.class, this.unit);
@@ -529,6 +539,7 @@ impl Nand {
         } else {
             self.units.latest(page)
         };
+
         let word_line = self.geometry.word_line();
         let mut node = Node::new(Work::Program, class);
         node.page = page;
@@ -537,6 +548,8 @@ impl Nand {
         node.pages = pages as u16;
         node.planes = word_line.planes as u8;
         node.apart = self.units.is_protected;
+
+        // Coarse first. The fine step is a program of its own, after the coarse step of the block's next unit.
         if self.spec.two_step && !self.units.slc.has_page(page) {
             node.length = self.spec.program.of_row(0);
             let mut fine = node;
@@ -550,11 +563,15 @@ impl Nand {
             Some(before) => self.follow_program(unit, before),
             None => {}
         }
+
         let fine = self.units.open_fine(page);
         if fine != NONE {
             self.follow_program(fine, unit);
         }
+
         self.units.begin(page, unit, &mut self.graph);
+
+        // The block's last unit: no coarse step will come for which its fine step must wait.
         if row / pages + 1 == self.units.block_pages(page) / pages {
             let block = self.units.block_of(page);
             self.units.close_fine(block, &mut self.graph);
@@ -580,6 +597,7 @@ impl Nand {
         } else {
             self.units.close(page, &mut self.graph);
         }
+
         let unit = self.units.latest(page);
         if let Some(unit) = unit.and_then(|name| self.graph.find(name)) {
             self.graph.wait_for(erase, unit);

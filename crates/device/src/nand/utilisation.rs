@@ -115,6 +115,7 @@ impl Utilisation {
         for (time, before) in since.nvram_ns.iter_mut().zip(earlier.nvram_ns) {
             *time -= before;
         }
+
         since.host_ns -= earlier.host_ns;
         since.collection_ns -= earlier.collection_ns;
         since.metadata_ns -= earlier.metadata_ns;
@@ -123,6 +124,7 @@ impl Utilisation {
         since.core_ns -= earlier.core_ns;
         since.program_suspensions -= earlier.program_suspensions;
         since.erase_suspensions -= earlier.erase_suspensions;
+
         let copybacks = since.copybacks.zip(earlier.copybacks);
         since.copybacks = copybacks.map(|(now, before)| now - before);
         since
