@@ -136,6 +136,9 @@ impl Device {
 pub(crate) fn suspects(dir: &Path, config: &DeviceConfig) -> Result<Vec<FileDamage>, OpenError> {
     let found: FoundFolder = Media::weigh_folder(dir)?;
     let suspects = found.suspects().to_vec();
+
+    // Which superblocks are live is known after recovery, on a copy.
+    // Which superblocks are live is known after recovery, on a copy.
     let (device, _) = match Device::recover(found.into_copy(), config.clone()) {
         Ok(recovered) => recovered,
         // Recovery is impossible without one of them.
@@ -148,6 +151,7 @@ pub(crate) fn suspects(dir: &Path, config: &DeviceConfig) -> Result<Vec<FileDama
         }
         Err(error) => return Err(error),
     };
+
     let geometry = &config.geometry;
     Ok(live(device.ftl(), &suspects)
         .map(|ppn| metadata(geometry, ppn))

@@ -85,6 +85,7 @@ impl Errors {
             let text = "errors.correctable_bits must be at most errors.codeword_bits";
             return Some(("errors.correctable_bits", text.into()));
         }
+
         if let Some(retry) = self.retry_rates.first()
             && *retry <= first
         {
@@ -93,6 +94,7 @@ impl Errors {
             );
             return Some(("errors.retry_rates", text));
         }
+
         if self.retry_ns > 0 && self.retry_rates.is_empty() {
             let text = "errors.retry_ns is the time of a retry, and errors.retry_rates has none";
             return Some(("errors.retry_ns", text.into()));
@@ -104,6 +106,7 @@ impl Errors {
             );
             return Some(("errors.retry_ns", text));
         }
+
         if self.soft_ns > 0 && self.soft_rate == 0.0 {
             let text = "errors.soft_ns is the time of soft decoding, of which errors.soft_rate says that there is none";
             return Some(("errors.soft_ns", text.into()));
@@ -115,6 +118,7 @@ impl Errors {
             );
             return Some(("errors.soft_ns", text));
         }
+
         let last = self.retry_rates.last().copied().unwrap_or(first);
         if self.soft_rate > 0.0 && self.soft_rate <= last {
             let text = format!(
@@ -122,6 +126,9 @@ impl Errors {
             );
             return Some(("errors.soft_rate", text));
         }
+
+        // Last: it holds for any other key that is set, and says less than a contradiction among them.
+        // Last: it holds for any other key that is set, and says less than a contradiction among them.
         if self.rate == 0.0 && *self != Self::default() {
             let text = "errors.rate is 0, so flash has no errors, and the other keys of [errors] have no effect";
             return Some(("errors.rate", text.into()));

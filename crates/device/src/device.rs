@@ -175,6 +175,7 @@ impl Device {
     pub(crate) fn assemble(mut ftl: Ftl, config: DeviceConfig) -> Self {
         // Formatting and recovery happened before the device's time starts.
         ftl.media_mut().ops.clear();
+
         let timing = Timing::new(config.geometry, config.latencies());
         let nand = config
             .nand()
@@ -184,8 +185,10 @@ impl Device {
             nand.know_modes(ftl.media().slc());
             Box::new(nand)
         });
+
         let hashes = ftl.deduplicates();
         let indirection = Indirection::new(&config.geometry, ftl.media().mode());
+
         Self {
             ftl,
             indirection,
@@ -490,6 +493,7 @@ impl Device {
             done_at: now,
             result: Ok(()),
         };
+
         let is_untorn = match self.begin_request(pages) {
             Ok(is_untorn) => is_untorn,
             Err(refusal) => {
@@ -497,6 +501,7 @@ impl Device {
                 return whole;
             }
         };
+
         for (index, page) in pages.iter().enumerate() {
             self.look_ahead(pages, index, |page| *page);
             let one = if index + 1 < pages.len() {
@@ -508,6 +513,7 @@ impl Device {
                 done_at: whole.done_at.max(one.done_at),
                 result: whole.result.and(one.result),
             };
+
             // The pages before are undone.
             if is_untorn && whole.result.is_err() {
                 self.ftl.end_write();

@@ -71,6 +71,7 @@ impl DeviceConfig {
         if settings.is_empty() {
             return Ok(self.clone());
         }
+
         let mut given = Value::Object(Map::new());
         for setting in settings {
             merge(
@@ -78,6 +79,7 @@ impl DeviceConfig {
                 keys::nested(setting.key.path, setting.value.clone()),
             );
         }
+
         // Names of older files first, so that a mode's keys are compared with values given under
         // any name.
         keys::move_renamed(&mut given);
@@ -88,6 +90,7 @@ impl DeviceConfig {
                 keys::expand_channel(&mut given, page_bytes.into())
             })
             .map_err(|problem| DeviceConfigError(problem.text))?;
+
         let mut merged = self.to_value();
         merge(&mut merged, given);
         read(merged)

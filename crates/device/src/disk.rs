@@ -454,18 +454,21 @@ impl Disk for LocalDisk {
     fn write(&mut self, page: u64, data: &[u8]) -> Result<(), LocalDiskError> {
         let first = self.range_of(page, data.len())?;
         let pages = data.as_chunks::<PAGE_BYTES>().0;
+
         // A power cut leaves as many pages whole or absent as the device can.
         let most = self.0.untorn_bytes_max(PAGE_BYTES as u64) as usize / PAGE_BYTES;
         let is_untorn = (2..=most).contains(&pages.len());
         if is_untorn {
             self.0.begin_write(first.into(), pages.len() as u32)?;
         }
+
         if self.0.config().geometry.host_pages() == 1 && !is_untorn {
             return (0..).zip(pages).try_for_each(|(at, bytes)| {
                 let payload = Payload::Bytes(bytes);
                 Ok(self.0.write(0, first.offset(at), &payload).result?)
             });
         }
+
         // Pages of one indirection unit are programmed together, as are those of an untorn write.
         let written = (0..).zip(pages).try_for_each(|(at, bytes)| {
             let payload = Payload::Bytes(bytes);

@@ -300,16 +300,20 @@ impl Device {
         let Some(dir) = self.dir.clone() else {
             return Ok(None);
         };
+
         self.empty_buffer()?;
+
         if self.ftl().deduplicates() {
             self.close()?;
             return Ok(None);
         }
+
         // Recovery decides anew whether such a device accepts writes.
         if self.ftl().is_read_only() {
             self.rest()?;
             return Ok(None);
         }
+
         let folder = self.untimed(|ftl| ftl.media_mut().rest_keeping_tables())?;
         Ok(folder.map(|folder| RestingDevice {
             device: self,

@@ -155,6 +155,7 @@ impl DeviceConfig {
                 "background.lookup_stalls_dies is a choice of the published emulators: timing.engine = \"nand\" needs it to be false",
             ));
         }
+
         wrong.extend(self.times_of_word_lines());
         let fastest = flash.read_ns.times().iter().min();
         if fastest.is_some_and(|fastest| timing.part_saves_ns >= *fastest) {
@@ -169,6 +170,7 @@ impl DeviceConfig {
                 "timing.part_saves_ns must be less than flash.slc_read_ns",
             ));
         }
+
         if has_slc_cache(self) && self.errors.rate > 0.0 {
             let path = match self.firmware.slc_share > 0.0 {
                 true => "firmware.slc_share",
@@ -179,14 +181,17 @@ impl DeviceConfig {
                 &format!("{path} needs errors.rate = 0: the error model knows one number of bits in a cell"),
             ));
         }
+
         if timing.independent_planes && timing.dies_per_chip > 1 {
             wrong.push(problem(
                 "timing.independent_planes",
                 "timing.independent_planes needs timing.dies_per_chip = 1: dies of a chip take turns",
             ));
         }
+
         wrong.extend(self.contradictions_of_registers());
         wrong.extend(self.contradictions_of_suspension());
+
         if timing.dies_per_chip > 1 && !dies.is_multiple_of(group.max(1)) {
             wrong.push(problem(
                 "timing.dies_per_chip",
@@ -259,12 +264,14 @@ impl DeviceConfig {
                 ));
             }
         }
+
         if timing.copybacks > 0 && self.geometry.stripe() > 1 {
             wrong.push(problem(
                 "timing.copybacks",
                 "timing.copybacks needs planes, page_bytes and cell_bits of 1, 4096 and 1: a copyback moves a whole flash page",
             ));
         }
+
         if timing.copybacks > 0 && self.errors.rate > 0.0 {
             wrong.push(problem(
                 "timing.copybacks",
@@ -446,10 +453,12 @@ impl DeviceConfig {
         if self.timing.two_step {
             return self.times_of_two_steps();
         }
+
         if bits == 1 {
             // Page types have no cells in common: any number of them.
             return Vec::new();
         }
+
         let mut wrong = Vec::new();
         let [reads, programs] =
             [self.flash.read_ns, self.flash.program_ns].map(|times| times.times().len());
@@ -483,18 +492,21 @@ impl DeviceConfig {
                 "timing.two_step needs geometry.cell_bits above 1 and geometry.one_shot = true: each step programs all pages of a word line",
             ));
         }
+
         if !self.firmware.power_loss_protection {
             wrong.push(problem(
                 "timing.two_step",
                 "timing.two_step needs firmware.power_loss_protection = true: otherwise a write would wait until the next word line of its block is written, by others",
             ));
         }
+
         if self.flash.program_ns.times().len() != 2 {
             wrong.push(problem(
                 "flash.program_ns",
                 "flash.program_ns needs two times with timing.two_step: of the coarse step and of the fine one",
             ));
         }
+
         let reads = self.flash.read_ns.times().len();
         if reads != 1 && reads as u32 != bits {
             wrong.push(problem(

@@ -60,6 +60,7 @@ impl Device {
         goes_on: bool,
     ) -> Result<(), Refusal> {
         let charging = &mut self.charging;
+
         if let Some(indirection) = &mut self.indirection {
             return indirection.submit(&mut self.ftl, command, goes_on, &mut |ftl, step| {
                 let ops = &mut ftl.media_mut().ops;
@@ -67,6 +68,7 @@ impl Device {
                 ops.clear();
             });
         }
+
         perform(&mut self.ftl, command, goes_on, |ftl, step| {
             let ops = &mut ftl.media_mut().ops;
             charging.submit(request, now, step, ops);
@@ -89,6 +91,7 @@ impl Device {
         len: u32,
     ) -> Result<(), Refusal> {
         let charging = &mut self.charging;
+
         if let Some(indirection) = &mut self.indirection {
             return indirection.deallocate(
                 &mut self.ftl,
@@ -102,6 +105,7 @@ impl Device {
                 },
             );
         }
+
         let result = self.ftl.deallocate(lpn.unit(0), len);
         let ops = &mut self.ftl.media_mut().ops;
         self.charging

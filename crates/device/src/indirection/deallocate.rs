@@ -44,6 +44,7 @@ impl Indirection {
         charge: &mut Charge<'_>,
     ) -> Result<(), Refusal> {
         let earlier = self.execute(ftl, true, charge);
+
         let done = self
             .check_range(ftl, page, len)
             .and_then(|()| match extent {
@@ -54,6 +55,7 @@ impl Indirection {
                 }
                 Extent::Pages => self.leave(ftl, page, len, Leaving::Discarded, charge),
             });
+
         if extent == Extent::Pages {
             ftl.end_write();
         }

@@ -163,12 +163,14 @@ impl Indirection {
         if middle.is_empty() && goes_on {
             return Ok(());
         }
+
         let pages = HostRemap {
             target: command.target.offset(middle.start),
             source: command.source.offset(middle.start),
             len: middle.len() as u32,
             ..*command
         };
+
         let units = pages.units(self.shift);
         let remapped = ftl.remap(&units);
         charge(ftl, Step::of_remap(units.len).and_goes_on(goes_on));
@@ -194,6 +196,7 @@ impl Indirection {
                 let place = self.place(command.target.offset(end - 1));
                 end.saturating_sub(place + 1).max(first)..end
             };
+
             if ascending {
                 first = unit.end;
             } else {
@@ -245,6 +248,8 @@ impl Indirection {
     ) -> Result<Option<Ppn>, Refusal> {
         let is_whole = steps.len() as u32 == self.pages();
         self.pages.clear();
+
+        // The last unit that was read: pages follow each other, so at most two units are looked up.
         let mut read: Option<(Lpn, Option<Ppn>)> = None;
         for step in steps {
             let source = command.source.offset(step);
@@ -254,10 +259,13 @@ impl Indirection {
                 _ => ftl.find(unit)?,
             };
             read = Some((unit, found));
+
             let place = self.place(command.target.offset(step));
             let from = self.place(source);
             self.pages.copy(place, ftl.view(found), from);
         }
+
+        // A unit that is replaced as a whole has no earlier content to keep.
         match read {
             _ if is_whole => Ok(None),
             Some((unit, found)) if unit == target => Ok(found),

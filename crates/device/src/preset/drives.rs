@@ -95,6 +95,7 @@ pub(super) fn mqsim() -> DeviceConfig {
         erase_ns: 3_800_000,
         endurance: 10_000,
     };
+
     // 256 pages of 8 KiB in each plane's block; 6 ns for 2 bytes.
     let mut config = drive(geometry(8, 64, 2048, 1024), &cells, 12_288, 0.127);
     config.timing.dies_per_chip = 2;
@@ -106,11 +107,13 @@ pub(super) fn mqsim() -> DeviceConfig {
         config.timing.program_plane_ns,
     ) = (361, 816);
     (config.timing.erase_command_ns, config.timing.erase_plane_ns) = (220, 700);
+
     config.link = Link {
         mib_s: 3131,
         command_ns: 60,
         write_saves_ns: 0,
     };
+
     config.firmware.gc_policy = GcPolicy::DChoices;
     config.firmware.gc_free = 0.05;
     config.firmware.dedup = false;
@@ -126,17 +129,21 @@ pub(super) fn femu() -> DeviceConfig {
         erase_ns: 2_000_000,
         endurance: 3000,
     };
+
     // A quarter of the flash is kept free by garbage collection.
     let mut config = drive(geometry(8, 64, 256, 256), &cells, 0, 1.0 / 3.0);
+
     // First come, first served.
     config.timing.program_patience_ns = 0;
     config.timing.collection_patience_ns = 0;
     config.timing.metadata_patience_ns = 0;
+
     config.link = Link {
         mib_s: 0,
         command_ns: 0,
         write_saves_ns: 0,
     };
+
     config.firmware.gc_free = 0.25;
     config.firmware.gc_garbage = 0.125;
     config.firmware.gc_at_once = true;
@@ -159,6 +166,7 @@ pub(super) fn samsung_970_pro() -> DeviceConfig {
         erase_ns: 1,
         endurance: 3000,
     };
+
     // 152 ns for 128 bytes.
     let mut config = drive(geometry(8, 16, 8192, 1024), &cells, 4864, 0.11);
     config.timing.part_saves_ns = 253;
@@ -183,6 +191,7 @@ pub(super) fn wd_zn540() -> DeviceConfig {
         erase_ns: 1,
         endurance: 3000,
     };
+
     // 271 ns for 128 bytes.
     let mut config = drive(geometry(8, 32, 512, 16_368), &cells, 8672, 0.11);
     config.timing.part_saves_ns = 8000;
@@ -209,6 +218,7 @@ pub(super) fn tlc() -> DeviceConfig {
         erase_ns: 5_000_000,
         endurance: 5000,
     };
+
     let mut config = drive(geometry(16, 32, 2368, 6912), &cells, 2048, 0.12);
     suspends(&mut config);
     config.timing.independent_planes = true;
