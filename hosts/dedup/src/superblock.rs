@@ -172,12 +172,14 @@ impl Superblock {
         let hash = [Hash::Md5, Hash::Blake3]
             .into_iter()
             .find(|hash| hash_number(*hash) == record.hash.get());
+
         let (Some(scheme), Some(hash)) = (scheme, hash) else {
             return Err(SuperblockError::Values(format!(
                 "its scheme {number} or its hash {} is unknown",
                 record.hash
             )));
         };
+
         let found = Self {
             scheme,
             hash,

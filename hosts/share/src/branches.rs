@@ -90,6 +90,8 @@ pub fn create(
     let total = names.len() as u64;
     for (name, done) in names.iter().zip(1..) {
         remove_leftover(store, from, name)?;
+
+        // The log or journal first: a cut leaves no branch without it.
         let with: Vec<[String; 2]> = suffixes
             .iter()
             .map(|suffix| [from, name].map(|file| format!("{file}{suffix}")))
@@ -99,6 +101,7 @@ pub fn create(
             .map(|[from, to]| NewBranch { from, to })
             .collect();
         list.push(NewBranch { from, to: name });
+
         store.branch(&list, now)?;
         progress(done, total);
     }

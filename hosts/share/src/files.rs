@@ -340,6 +340,7 @@ fn chosen(
             Ok(files)
         };
     }
+
     let mut files: Vec<FileInSnapshot> = Vec::new();
     for name in wanted {
         let info = all

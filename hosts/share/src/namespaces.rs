@@ -145,6 +145,7 @@ impl ShareReport {
             flash_metadata,
             ..
         } = self.counts;
+
         serde_json::json!({
             "pages": self.pages,
             "shared": self.shared(),

@@ -78,6 +78,7 @@ impl Connection {
         let mark = Mark::of(&identity.unwrap_or(MARK_OF_FILES));
         let stamps = identity.is_some();
         let journals_before = JournalCounters::default();
+
         Self {
             store,
             page_places,
@@ -320,6 +321,7 @@ impl Connection {
     pub(crate) fn truncate(&mut self, role: Role, size: u64) -> Result<(), StoreError> {
         self.last_read = None;
         self.flush_database()?;
+
         match role {
             Role::Database => {
                 deferred(&mut self.checkpoint_error)?;

@@ -172,6 +172,8 @@ impl Database {
         let bytes = data.len() as u64;
         let whole = bytes >= PAGE && bytes.is_multiple_of(PAGE) && offset.is_multiple_of(PAGE);
         let same = last_read.filter(|page| whole && page.bytes == data);
+
+        // SQLite writes the page that it has read last: a checkpoint or a rollback.
         if let Some(page) = same {
             // Only one kind is gathered at a time, so that pages reach the store in the order of
             // SQLite's writes.
@@ -198,6 +200,8 @@ impl Database {
             file: self.file,
             offset,
         };
+
+        // Or a page that was read from any file. Its bytes are kept: that file may have changed when this is done.
         if whole && let Some(twin) = self.other_place(data, here) {
             self.flush_pending()?;
             let share = Share {
@@ -227,6 +231,7 @@ impl Database {
             self.flush_pending()?;
             return self.store.write(self.file, offset, data);
         }
+
         self.pending.put(offset, data);
         if self.pending.is_full() {
             self.flush_pending()

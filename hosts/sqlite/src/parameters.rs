@@ -38,6 +38,7 @@ pub(crate) fn unknown<'a>(
         if is_known {
             return None;
         }
+
         let (nearest, distance) = OURS
             .iter()
             .chain(&SQLITE)

@@ -425,6 +425,7 @@ fn open(spec: &Spec) -> Result<Arc<StorePlace>, PlaceError> {
             let keys = keys
                 .transpose()
                 .map_err(|error| failed(StoreError::Disk(Box::new(error))))?;
+
             let mut options = Options {
                 subnqn: nqn.clone(),
                 nsid: *nsid,
@@ -432,10 +433,13 @@ fn open(spec: &Spec) -> Result<Arc<StorePlace>, PlaceError> {
             }
             .with_keys(keys.unwrap_or_default());
             options.hostnqn = hostnqn.clone().unwrap_or(options.hostnqn);
+
             let disk = served::connect(address, options)
                 .map_err(|error| failed(StoreError::Disk(Box::new(error))))?;
+
             // A copy of a volume is in another namespace, but has the same UUID.
             let copy = disk.identity().map(|identity| uuid_text(&identity));
+
             let processes = Processes::local();
             let volume = Volume::open(disk, &processes)
                 .map_err(failed)?

@@ -292,9 +292,11 @@ fn placed(shares: Vec<Share>) -> Result<Vec<(ImageNamespace, bool)>, ImageError>
             Some(place) => (place.nsid, place.first_page, place.clearing.is_none()),
             None => (nsid, end, true),
         };
+
         end = first
             .checked_add(share.pages)
             .ok_or("its namespaces are larger than the device")?;
+
         let Share {
             pages, unshared, ..
         } = share;

@@ -189,6 +189,7 @@ pub fn save(recording: &Recording, path: &Path) -> io::Result<()> {
 fn write_body(recording: &Recording, out: &mut impl Write) -> io::Result<()> {
     let Recording {
         about,
+
         events,
         words,
         marks,
@@ -202,6 +203,7 @@ fn write_body(recording: &Recording, out: &mut impl Write) -> io::Result<()> {
         words: words.len() as u64,
         contents: contents.count(),
     };
+
     let text = serde_json::to_vec(&description)?;
     out.write_all(&(text.len() as u64).to_le_bytes())?;
     out.write_all(&text)?;
@@ -345,9 +347,11 @@ fn events(
         if matches!(entry.kind, WRITE | ZERO) && !inside {
             return Err(not("a write lies outside of its disk"));
         }
+
         if matches!(entry.kind, WRITE | ZERO | FLUSH) {
             open.insert(index);
         }
+
         events.push(match entry.kind {
             WRITE => {
                 let start = words;
@@ -372,6 +376,7 @@ fn events(
             _ => return Err(not("it has an entry of an unknown kind")),
         });
     }
+
     let position = |kind| entries.iter().position(|entry| entry.kind == kind);
     if words as u64 != description.words
         || marks as usize != description.marks.len()

@@ -133,6 +133,7 @@ impl Bytes for Served {
                 data.len()
             }
         };
+
         Ok((len as u32, 0))
     }
 

@@ -139,6 +139,7 @@ impl Target {
             anybody: true,
             hosts: Vec::new(),
         };
+
         let server = Server::on(
             Instant::now(),
             vec![self.listener.try_clone()?],
@@ -146,6 +147,7 @@ impl Target {
             Box::new(Silent),
             Limits::default(),
         )?;
+
         let stopper = server.stopper()?;
         let thread = std::thread::Builder::new()
             .name("torture target".into())

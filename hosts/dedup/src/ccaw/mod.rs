@@ -132,6 +132,7 @@ impl<D: Disk> Ccaw<D> {
             })?;
             Ok((layout.logical, new.segment_pages))
         })?;
+
         superblock::make(&mut disk, &superblock, new, options.without, progress)?;
         // A new disk has an empty table; that needs no note.
         Ok(Self {

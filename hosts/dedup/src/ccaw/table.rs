@@ -116,6 +116,7 @@ impl Table {
 
         let at = self.free.pop().unwrap_or(self.entries.len() as u32);
         let next = self.newest.insert(signature, at).unwrap_or(NONE);
+
         let entry = Entry {
             signature,
             lba,
@@ -125,10 +126,12 @@ impl Table {
             free: false,
             shared,
         };
+
         match self.entries.get_mut(at as usize) {
             Some(place) => *place = entry,
             None => self.entries.push(entry),
         }
+
         if next != NONE {
             self.entries[next as usize].previous = at;
         }

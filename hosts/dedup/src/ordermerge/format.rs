@@ -133,12 +133,14 @@ pub(super) fn blocks(
             count: count.into(),
         }
     };
+
     let blocks = std::array::from_fn(|index| record(index as u32));
     let mut record = BlocksRecord {
         crc: U32::ZERO,
         zeroes: [0; 12],
         blocks,
     };
+
     record.crc = superblock.crc(page, &record.as_bytes()[CRC_FROM..]).into();
     zerocopy::transmute!(record)
 }

@@ -119,6 +119,7 @@ impl<D: Disk> OrderMerge<D> {
             })?;
             Ok((layout.logical, layout.blocks))
         })?;
+
         superblock::make(&mut disk, &superblock, new, options.without, progress)?;
         // A new disk has no mappings; that needs no note.
         Ok(Self {

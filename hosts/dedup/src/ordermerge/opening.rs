@@ -28,6 +28,7 @@ pub(super) fn read<D: Disk>(
     notes: &mut Vec<String>,
 ) -> Opened {
     let (mapping, damaged) = mappings(disk, superblock, layout, notes);
+
     // Counts are computed from the mappings, which are authoritative.
     let mut blocks = Blocks::new(layout.blocks);
     for block in named(&mapping) {
@@ -80,11 +81,13 @@ pub(super) fn read<D: Disk>(
             }
         }
     });
+
     if counts_too_low > 0 {
         notes.push(format!(
             "{counts_too_low} blocks had counts below what mappings name: the counts are made anew"
         ));
     }
+
     Opened {
         mapping,
         blocks,

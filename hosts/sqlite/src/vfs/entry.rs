@@ -115,6 +115,7 @@ mod tests {
             "leave_gate",
             "sqlite3_extension_init",
         ];
+
         let (mut folders, mut found) = (vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")], 0);
         while let Some(folder) = folders.pop() {
             for entry in std::fs::read_dir(folder).expect("a folder of sources") {
@@ -123,6 +124,7 @@ mod tests {
                     folders.push(path);
                     continue;
                 }
+
                 let text = std::fs::read_to_string(&path).expect("a source file");
                 for after in text.split("extern \"C\" fn ").skip(1) {
                     let name = after.split('(').next().expect("a first part");
@@ -131,6 +133,7 @@ mod tests {
                 }
             }
         }
+
         assert_eq!(found, allowed.len());
     }
 }

@@ -278,14 +278,18 @@ unsafe fn x_lock(file: *mut ffi::sqlite3_file, level: c_int) -> c_int {
         if File::handle(file).read_only && level > ffi::SQLITE_LOCK_SHARED {
             return ffi::SQLITE_IOERR_LOCK;
         }
+
         if !File::handle(file).process.is_current() {
             return inherited(ffi::SQLITE_IOERR_LOCK);
         }
+
+        // Each transaction begins with this lock: another holder may have the device by now.
         if level == ffi::SQLITE_LOCK_SHARED
             && let Err(error) = File::handle(file).place.store.still_held()
         {
             return log::failed(&error, ffi::SQLITE_IOERR_LOCK);
         }
+
         match keep_others_out(File::handle(file)) {
             ffi::SQLITE_OK => on_lock(file, ffi::SQLITE_OK, ffi::SQLITE_IOERR_LOCK, |lock| {
                 lock.lock(level)
@@ -300,6 +304,7 @@ fn keep_others_out(handle: &mut Handle) -> c_int {
     let Some(ordinary) = handle.ordinary.as_ref().filter(|_| handle.beside.is_none()) else {
         return ffi::SQLITE_OK;
     };
+
     match BesideLock::take(ordinary.path()) {
         Ok(Some(lock)) => {
             handle.beside = Some(lock);

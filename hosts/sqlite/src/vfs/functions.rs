@@ -60,6 +60,7 @@ pub(super) unsafe fn add(db: *mut ffi::sqlite3) -> c_int {
         (c"remap_branch", 2, branch),
         (c"remap_branch_delete", 1, delete),
     ];
+
     // Not from triggers and views: a database from elsewhere must not make or delete files.
     let flags = ffi::SQLITE_UTF8 | ffi::SQLITE_DIRECTONLY;
     for (name, arguments, function) in functions {
@@ -77,6 +78,7 @@ pub(super) unsafe fn add(db: *mut ffi::sqlite3) -> c_int {
                 None,
             )
         };
+
         if added != ffi::SQLITE_OK {
             return added;
         }
@@ -176,12 +178,14 @@ unsafe fn database(db: *mut ffi::sqlite3, schema: &CStr) -> Result<Here, Failure
             ffi::SQLITE_FCNTL_FILE_POINTER,
             (&raw mut file).cast::<c_void>(),
         );
+
         let is_ours = asked == ffi::SQLITE_OK && !file.is_null() && file::is_ours(file);
         if !is_ours {
             return Err(Failure::new(format!(
                 "{name} is not a database in a volume"
             )));
         }
+
         let handle = File::handle(file);
         let full = super::text(ffi::sqlite3_db_filename(db, schema.as_ptr()));
         if handle.role != Role::Database || handle.place.ordinary(full).is_some() {
@@ -189,6 +193,7 @@ unsafe fn database(db: *mut ffi::sqlite3, schema: &CStr) -> Result<Here, Failure
                 format!("{name} is an ordinary file: branches are made of databases in a volume");
             return Err(Failure::new(why));
         }
+
         let place = Arc::clone(&handle.place);
         let name = place.name_here(full).map(str::to_owned);
         let name = name.map_err(|error| Failure::new(error.to_string()))?;

@@ -211,9 +211,11 @@ impl LockFile {
             {
                 known.note_region(*out, bytes as usize);
             }
+
             if result != ffi::SQLITE_OK || region != 0 {
                 return result;
             }
+
             if let Err(error) = self.note_memory() {
                 return log::failed(&error, otherwise);
             }

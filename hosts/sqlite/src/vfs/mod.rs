@@ -276,6 +276,7 @@ unsafe fn unknown_parameter(name: *const c_char) -> Option<String> {
 unsafe fn spec(name: *const c_char) -> Result<Option<Spec>, PlaceError> {
     // SAFETY: passed on from the caller.
     let parameter = |key| unsafe { parameter(name, key) };
+
     let number = |text: Option<String>| match text {
         None => Ok(1),
         Some(text) => text.parse().map_err(|_| {
@@ -283,6 +284,7 @@ unsafe fn spec(name: *const c_char) -> Result<Option<Spec>, PlaceError> {
         }),
     };
     let environment = |key: &str| std::env::var(key).ok().filter(|value| !value.is_empty());
+
     // SAFETY: passed on from the caller.
     if let Some(why) = unsafe { unknown_parameter(name) } {
         return Err(PlaceError::Parameter(why));
@@ -301,6 +303,7 @@ unsafe fn spec(name: *const c_char) -> Result<Option<Spec>, PlaceError> {
     if let Some(name) = store {
         return Ok(Some(Spec::Mounted(name)));
     }
+
     // An absolute name needs nothing from the environment.
     // SAFETY: as above.
     let is_full = place::is_full(unsafe { text(name) });
@@ -313,6 +316,7 @@ unsafe fn spec(name: *const c_char) -> Result<Option<Spec>, PlaceError> {
         ),
         named => named,
     };
+
     let nsid = number(parameter(c"nsid"))?;
     Ok(match (device, image) {
         (Some(address), _) => Some(Spec::Device {

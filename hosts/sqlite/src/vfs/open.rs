@@ -229,6 +229,7 @@ fn attach(
 ) -> Result<(Arc<Mutex<Connection>>, Role), StoreError> {
     // Readers of these find the end themselves: appending costs no metadata.
     let open_end = kind != Kind::SuperJournal;
+
     if create != Create::Never
         && let (Some(path), Some(database)) = (place.ordinary(name), database_of(name))
         && let Some(database) = place.ordinary(database)
@@ -238,6 +239,7 @@ fn attach(
             error,
         })?;
     }
+
     let options = OpenOptions {
         // SQLite creates the log of a database at its first read. In a volume, where a file costs
         // flushes and one of a few slots, its first frame creates it: a missing log is empty.
@@ -248,6 +250,7 @@ fn attach(
         open_end,
         written_next: false,
     };
+
     let file = match place.store.open(name, options) {
         Err(StoreError::NotFound(_)) if kind == Kind::Wal && create != Create::Never => None,
         opened => Some(opened?),
@@ -261,6 +264,7 @@ fn attach(
             Arc::clone(&place.never_synced),
         )))
     });
+
     let role = {
         let mut connection = super::file::locked(&connection);
         let follows = matches!(kind, Kind::Wal | Kind::Journal);
@@ -275,6 +279,7 @@ fn attach(
                 Err(error) => return Err(error),
             }
         }
+
         match (kind, file) {
             (_, None) => {
                 connection.open_wal_without_file(name);

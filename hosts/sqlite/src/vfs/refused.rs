@@ -74,9 +74,11 @@ pub(super) unsafe fn fail_opening(db: *mut ffi::sqlite3, message: *mut *mut c_ch
             ffi::SQLITE_FCNTL_FILE_POINTER,
             (&raw mut file).cast(),
         );
+
         if asked != ffi::SQLITE_OK || file.is_null() || !std::ptr::eq((*file).pMethods, &METHODS) {
             return ffi::SQLITE_OK;
         }
+
         let refusal = &*(*file.cast::<RefusedFile>()).refusal;
         if !message.is_null() {
             answer(message, &refusal.sentence);

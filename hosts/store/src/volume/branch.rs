@@ -68,6 +68,8 @@ impl<D: Disk> VolumeState<D> {
             };
 
             state.begin()?;
+
+            // Steps 1 to 6 of *Branch* in the file header.
             for one in &planned {
                 state.share_with_branch(&one.remaps)?;
             }
@@ -78,12 +80,14 @@ impl<D: Disk> VolumeState<D> {
                 state.put(slot, parent.inode)?;
             }
             state.flush_for(Guard::FlushBranched)?;
+
             for one in first {
                 state.put_branch(one)?;
             }
             if !first.is_empty() {
                 state.flush_for(Guard::FlushBranchesBeforeLast)?;
             }
+
             state.put_branch(last)?;
             state.flush_for(Guard::FlushCreated)?;
             state.end()
@@ -99,16 +103,19 @@ impl<D: Disk> VolumeState<D> {
         for NewBranch { from, .. } in list {
             let found = self.table.find(from);
             let (slot, inode) = found.ok_or_else(|| self.table.missing(from))?;
+
             let mut inode = inode.clone();
             self.table.check_alone(slot)?;
             let birth = inode.birth;
             inode.size = self.size(FileId { slot, birth })?;
             let is_to_be_marked = !inode.lineage.is_branched();
             inode.lineage.version |= 1;
+
             // The lineage takes the place of two extents.
             if inode.extents.len() > inode.extents_max() {
                 return Err(StoreError::Fragmented(inode.name));
             }
+
             parents.insert(
                 slot,
                 Parent {
@@ -228,6 +235,7 @@ impl<D: Disk> VolumeState<D> {
                 name: name.into(),
                 why,
             };
+
             if parent == 0 {
                 return Err(refuse("it is not a branch".into()));
             }
@@ -247,6 +255,7 @@ impl<D: Disk> VolumeState<D> {
                 slot,
                 birth: branch.birth,
             })?;
+
             let mut new = old.clone();
             (new.extents, new.size) = (branch.extents.clone(), size);
             new.lineage.version = (old.lineage.version | 1) + 1;
@@ -258,6 +267,8 @@ impl<D: Disk> VolumeState<D> {
                 .extents
                 .iter()
                 .for_each(|extent| state.cache.forget(extent.first..extent.end()));
+
+            // Steps 1 to 5 of *Merge* in the file header.
             state.coordination.set_size(parent_slot, old.birth, size);
             state.put(parent_slot, new)?;
             state.flush_for(Guard::FlushMerged)?;

@@ -301,12 +301,14 @@ impl<D: Disk> VolumeState<D> {
         if offset >= end {
             return Ok(());
         }
+
         // After the end, the last page holds nothing that is needed.
         let end = if end == size {
             end.next_multiple_of(PAGE)
         } else {
             end
         };
+
         self.change([file], |state| state.zero(file, size, offset, end - offset))
     }
 

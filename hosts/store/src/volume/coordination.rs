@@ -121,15 +121,18 @@ impl Coordination {
             Self::Alone { locks, .. } => locks.get(&slot).copied().unwrap_or_default(),
             Self::Shared(shared) => shared.words.locks(slot),
         };
+
         // The entry may belong to an earlier file of the slot.
         let noted = if noted.birth == birth {
             noted.files
         } else {
             LockFiles::default()
         };
+
         let Some(files) = noted.with(found) else {
             return false;
         };
+
         let to = LockWords { birth, files };
         match self {
             Self::Alone { locks, .. } => drop(locks.insert(slot, to)),

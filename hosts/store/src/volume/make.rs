@@ -77,6 +77,8 @@ fn make<D: Disk>(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(), StoreError> {
     let pages = superblock.pages;
+
+    // An earlier volume, or anything else, is overwritten on request only. An error of the disk is one in either case.
     match find(disk) {
         Ok(_) | Err(StoreError::NoVolume(_)) if force => {}
         Ok((old, _)) => {

@@ -87,10 +87,13 @@ fn rest(state: VolumeState<ImageDisk>) -> Option<RestingVolume> {
         table,
         ..
     } = state;
+
     membership.leave(&mut disk, |_| Ok(()), |disk| disk);
     coordination.forget_lock_files();
+
     // The error cannot be reported here. Data not written out is recovered at the next opening.
     let image = disk.rest_keeping_tables().ok().flatten()?;
+
     Some(RestingVolume {
         image,
         superblock,

@@ -180,9 +180,12 @@ impl Membership {
         let process = match self {
             Self::Alone { process } | Self::Tenant(Tenancy { process, .. }) => *process,
         };
+
+        // A child of `fork` has a copy: the parent is still there.
         if process != std::process::id() {
             return;
         }
+
         match self {
             Self::Alone { .. } => {
                 // If the disk cannot be reached, it detects that its holder is gone.

@@ -149,6 +149,7 @@ fn allocate(file: &File, slots: u32) -> io::Result<()> {
         let allocated = retry_on_intr(|| {
             rustix::fs::fallocate(file, FallocateFlags::empty(), range.start, bytes)
         });
+
         match allocated {
             Ok(()) => {}
             // The file system has no fallocate. There is no data after the end, and no other user
