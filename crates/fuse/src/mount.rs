@@ -159,7 +159,9 @@ impl Mounted {
         ];
         config.n_threads = Some(THREADS);
         let session = Session::new(files, &mountpoint, &config).map_err(MountError::Refused);
+
         let mut session = session?;
+
         let unmounter = session.unmount_callable();
         let thread = std::thread::Builder::new()
             .name("fuse".into())

@@ -284,6 +284,7 @@ pub(crate) fn judge(
             let what = format!("the reason of {} names no measure: `{name}`", expected.id);
             LabError::wrong(format_args!("{experiment}/expectation.toml"), what)
         })?;
+
         let ci95 = half_widths.get(&expected.measure).copied();
         let up_to = if expected.reading == Reading::AtMost {
             "up to "

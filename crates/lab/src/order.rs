@@ -58,10 +58,12 @@ pub(crate) fn parse(text: &str) -> Result<OrderSpec, RunError> {
             "unknown past of a file `{text}`: fresh, overwritten, remapped, deduplicated:SHARE or collected, `,run=N`"
         )
     };
+
     let (name, run) = match text.split_once(",run=") {
         Some((name, run)) => (name, run.parse().map_err(|_| wrong())?),
         None => (text, 1),
     };
+
     let past = match (name, name.strip_prefix("deduplicated:")) {
         ("fresh", _) => Past::Fresh,
         ("overwritten", _) => Past::Overwritten,
@@ -70,6 +72,7 @@ pub(crate) fn parse(text: &str) -> Result<OrderSpec, RunError> {
         (_, Some(share)) => Past::Deduplicated(share.parse().map_err(|_| wrong())?),
         _ => return Err(wrong().into()),
     };
+
     if run == 0 || run > REQUEST_PAGES {
         return Err(wrong().into());
     }
@@ -100,6 +103,7 @@ pub(crate) fn measured(of: &GridRun, mut device: Device) -> Result<Value, RunErr
         "remaps": before.remaps,
         "gc_pages": before.gc_programs,
     });
+
     for depth in DEPTHS {
         let mut reads = Workload::new(WorkloadConfig {
             pattern: Pattern::Sequential,
@@ -149,6 +153,7 @@ impl Host<'_> {
             Past::Overwritten => {
                 self.write_all(file..file + others)?;
                 self.write_all(0..file)?;
+
                 for first in self.shuffled(spec.run) {
                     self.write_all(first..first + spec.run)?;
                     // As many on average, but not in turn: every second page would be on half of the dies.
@@ -165,6 +170,7 @@ impl Host<'_> {
                 let log = file + others / 2;
                 let order = self.shuffled(spec.run);
                 self.write_all(log..log + file)?;
+
                 let places = (log..).step_by(spec.run as usize);
                 for (first, source) in order.into_iter().zip(places) {
                     self.do_in_no_time(|ftl| {
@@ -182,8 +188,10 @@ impl Host<'_> {
             Past::Deduplicated(share) => {
                 let contents = self.content;
                 self.write_all(file..file + others)?;
+
                 for first in (0..file).step_by(spec.run as usize) {
                     let is_known = f64::from(self.below(1 << 24)) < share * f64::from(1 << 24);
+                    // The other data were written first: their contents follow each other from here on.
                     let known = contents + u64::from(self.below(others - spec.run));
                     for page in 0..spec.run {
                         if is_known {
@@ -197,10 +205,13 @@ impl Host<'_> {
             }
             Past::Collected => {
                 self.write_all(file + file..file + others)?;
+
+                // In turn with pages that die later: superblocks hold half of each, so that collection moves the file.
                 for page in 0..file {
                     self.write(page)?;
                     self.write(file + page)?;
                 }
+
                 let pages = u64::from(self.device.config().geometry.pages());
                 for _ in 0..COLLECTED_ROUNDS * pages {
                     let other = file + self.below(others);

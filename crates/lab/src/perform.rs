@@ -72,6 +72,7 @@ pub(crate) fn check(run: &GridRun, sources: &mut CheckedSources) -> Result<(), R
             run.scheme
         )
         .into()),
+
         RunKind::Recovery => spec(run).map(drop),
         RunKind::Micro => {
             run.device.check_unit_is_page()?;

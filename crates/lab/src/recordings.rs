@@ -232,11 +232,14 @@ impl Source for WithHeaders {
     fn fill(&mut self, out: &mut Vec<HostPage>, want: usize) -> Result<bool, SourceError> {
         let mut pages = Vec::new();
         let more = self.reader.fill(&mut pages, want)?;
+
+        // Requests are not divided between calls: the first page begins one.
         let mut is_first = true;
         for page in pages {
             let ends_transaction = page.last && !is_first && page.kind == PageKind::Write;
             is_first = page.last;
             out.push(page);
+
             if ends_transaction {
                 out.push(HostPage {
                     lpn: HostLpn::new(self.next.into()),

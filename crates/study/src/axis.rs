@@ -67,6 +67,7 @@ fn plain(values: &[&str]) -> Option<Numbers> {
             false => Some((found, text.replace('_', ""))),
         }
     };
+
     let unit = if are_percent { "%" } else { "" };
     Some(Numbers::new(
         unit,

@@ -104,6 +104,7 @@ impl Measured {
                 false => Err(self.undrawn.swap_remove(0)),
             };
         }
+
         let all = (self.done.len() + self.failed.len()) as u64;
         let reasons: Vec<String> = self
             .failed
@@ -272,10 +273,12 @@ impl Comparison {
             failed: Vec::new(),
             undrawn: Vec::new(),
         };
+
         for (scheme, failure) in &self.plan.refused {
             let failure = Error::Failed(failure.to_string());
             measured.failed.push((scheme.clone(), failure));
         }
+
         for (name, result) in names.into_iter().zip(results) {
             let picture = pictures.next();
             match result {

@@ -31,6 +31,7 @@ pub fn device_rows(config: &DeviceConfig) -> Vec<(&'static str, String)> {
         let size = bytes(count * PAGE_BYTES as u64);
         format!("{size}, {} pages", exact(count))
     };
+
     let array = format!(
         "{} channels, {} dies, {} superblocks of {} pages ({} a block)",
         geometry.channels(),
@@ -39,12 +40,14 @@ pub fn device_rows(config: &DeviceConfig) -> Vec<(&'static str, String)> {
         exact((geometry.pages_per_superblock() * geometry.host_pages()).into()),
         exact((geometry.pages_per_block() * geometry.host_pages()).into())
     );
+
     let [read, program] = [flash.read_ns, flash.program_ns].map(page_types);
     let [erase, transfer] = [flash.erase_ns, flash.transfer_ns].map(time);
     let cycles = exact(flash.endurance);
     let [nvram_read, nvram_write] = [nvram.read_ns, nvram.write_ns].map(time);
     let nvram_writes = exact(nvram.endurance);
     let [latency, interval] = [hash.latency_ns, hash.interval_ns].map(time);
+
     let firmware_text = format!(
         "scheme {}, {} of remapping metadata in segments of {}, deduplication {}, garbage collection at {} free",
         firmware.scheme,

@@ -322,6 +322,7 @@ impl Diff {
                 .map(|(name, found)| (name.clone(), pair(found)));
             json!({ "label": label, "figures": figures.collect::<Map<_, _>>() })
         };
+
         let failed = self.failed.iter().map(|held| {
             json!({ "label": held.label, "condition": held.condition.text, "a": held.pair.a, "b": held.pair.b })
         });
@@ -425,6 +426,7 @@ impl Both<'_> {
                     known.join(", ")
                 ));
             }
+
             match figure(name) {
                 // Newer and older results have other figures.
                 Err(reason) if self.a.get(name).is_none() => {
@@ -502,6 +504,7 @@ mod tests {
             "read_errors": { "lost": 2, "retries_per_read": 0.5 },
         });
         let value = |run: &Value, name: &str| figure_of(run, name).map(|found| found.value);
+
         for (name, count) in [
             ("requests.refused", 4.0),
             ("requests.refused.unrecovered read error", 3.0),
@@ -511,6 +514,7 @@ mod tests {
             assert_eq!(value(&failed, name), Some(count), "{name}");
             assert_eq!(value(&clean, name), Some(0.0), "{name}");
         }
+
         for name in ["requests.refused.bad luck", "read_errors.los", "iops"] {
             assert_eq!(value(&clean, name), None, "{name}");
         }

@@ -180,6 +180,7 @@ fn points(
         .into_iter()
         .map(|(name, mut values)| (name, values.remove(0)))
         .collect();
+
     let (mut points, mut files) = (Vec::new(), Files::new(folder, fetch));
     for chosen in combinations(&grid) {
         if skip.iter().any(|skip| is_skipped(&chosen, skip)) {
@@ -192,6 +193,7 @@ fn points(
             Err(_) => {}
         }
     }
+
     if points.is_empty() && wrong.is_empty() {
         wrong.push("[[skip]] leaves no point".into());
     }

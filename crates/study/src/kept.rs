@@ -142,6 +142,7 @@ pub fn of_other_sources<'a>(folder: &Path, points: impl IntoIterator<Item = &'a 
         .map(|point| path(folder, point))
         .collect();
     let entries = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
+
     let mut others = 0;
     for scheme in entries(folder) {
         if !scheme.file_name().to_string_lossy().starts_with("scheme=") {
@@ -154,6 +155,7 @@ pub fn of_other_sources<'a>(folder: &Path, points: impl IntoIterator<Item = &'a 
             if !is_result || own.contains(&file) {
                 continue;
             }
+
             // Files of versions without the column are of other sources too.
             let bytes = fs::read(&file).unwrap_or_default();
             let sources = parquet::read_words(&bytes, "sources").unwrap_or_default();

@@ -38,6 +38,7 @@ pub fn means(
 
     let mut rows: Vec<(Vec<usize>, Vec<&Value>)> = Vec::new();
     let mut known: HashMap<Vec<usize>, usize> = HashMap::new();
+
     // A value given twice is no second run.
     let mut counted = HashSet::new();
     for (point, run) in points {
@@ -58,6 +59,7 @@ pub fn means(
         figures: (!runs.is_empty())
             .then(|| figures.iter().map(|name| averaged(&runs, name)).collect()),
     };
+
     Grid {
         title: title.to_owned(),
         scheme: match points {

@@ -420,6 +420,7 @@ mod tests {
                 Nullable::Words(vec![None, Some("greedy".into()), None]),
             ),
         ];
+
         // A run of one value, one null, one value; then the two values.
         let mut page = vec![6, 0, 0, 0, 2, 1, 2, 0, 2, 1];
         page.extend([1i64, -3].iter().flat_map(|value| value.to_le_bytes()));
@@ -427,6 +428,7 @@ mod tests {
         assert_eq!(columns[1].page(), [4, 0, 0, 0, 4, 1, 2, 0, 1]);
         assert_eq!(columns[2].page(), [2, 0, 0, 0, 6, 0]);
         assert!(columns.iter().all(|column| column.rows() == 3));
+
         let cells = |row: usize| columns.iter().map(|column| column.cell(row)).collect();
         let (first, second): (Vec<String>, Vec<String>) = (cells(0), cells(1));
         assert_eq!(first, ["1", "true", "", ""]);

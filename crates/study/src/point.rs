@@ -154,6 +154,7 @@ fn file(option: &str, path: &Path) -> Result<PointFile, String> {
         }
         _ => (digest(path).map_err(|error| about(&error))?, None),
     };
+
     Ok(PointFile {
         path: path_whole.to_string_lossy().into_owned(),
         digest,

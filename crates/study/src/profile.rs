@@ -157,6 +157,7 @@ impl Feed {
             addressable: pages,
             ..options
         };
+
         let mut reader = TraceReader::open(path, format, options).map_err(Error::failed)?;
         let profile = match self.content {
             None => profile(&mut reader, requests, progress).map_err(Error::failed)?,
@@ -168,6 +169,8 @@ impl Feed {
                 profile
             }
         };
+
+        // Known only after reading: digests are in the records.
         if self.content.is_some() && reader.has_digests() {
             return Err(Error::usage(format_args!(
                 "--content: {}: the trace (format {}) records digests of its contents, which a model of contents would \

@@ -59,10 +59,12 @@ pub(crate) fn sheet(
         env!("CARGO_PKG_VERSION"),
         spec.command.join(" ")
     );
+
     let heading = heading(spec, plan, done);
     let lines = heading
         .iter()
         .map(|(label, text)| format!("{label}: {text}"));
+
     report::sheet(
         &summaries(done),
         &spec.show,

@@ -136,6 +136,7 @@ proptest! {
         let (_, _, disks) = disks(&shares(lba_shift));
         let mut models: Vec<Vec<u8>> = disks.iter().map(|disk| vec![0; disk.bytes() as usize]).collect();
         let block = 1u64 << lba_shift;
+
         for op in ops {
             match op {
                 Op::Write { disk, offset, len, seed, through } => {
@@ -184,6 +185,7 @@ proptest! {
                 }
             }
         }
+
         for (disk, model) in disks.iter().zip(&models) {
             prop_assert!(disk.read(0, model.len() as u32).expect("the device works").0 == *model);
         }
@@ -202,8 +204,10 @@ fn copies_of_pages_program_nothing_between_disks_too() {
             lba_shift: 9,
         },
     ]);
+
     let data: Vec<u8> = (0..100 * 4096u32).map(|at| (at / 4096) as u8).collect();
     disks[0].write(8192, &data, false).expect("room");
+
     let programs = |subsystem: &Subsystem| subsystem.device().ftl().stats().programs();
     let before = programs(&subsystem);
     assert_eq!(

@@ -44,6 +44,7 @@ pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
     let workloads = table.distinct(|run| run.workload.as_str());
     let setups = table.distinct(|run| run.setup.as_str());
     let contents = table.distinct(|run| run.content.as_str());
+
     // Where the paper has only Coldmap over the baseline, Remap over the baseline is that divided
     // by Coldmap over Remap.
     let mut lines = vec![line(
@@ -61,6 +62,8 @@ pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
                 .iter()
                 .find(|(apart, _)| apart == setup)
                 .map(|(_, joined)| *joined);
+
+            // Over Remap in the same setup; where that keeps moved pages apart, also over Remap in the setup that joins them.
             for base in std::iter::once(*setup).chain(joined) {
                 let over_remap = ratios(
                     table,
@@ -76,6 +79,7 @@ pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
                     (base, "remap-ssd", "greedy"),
                     (base, "none"),
                 )?;
+
                 let bars = METRICS
                     .iter()
                     .zip(over_remap)
@@ -86,6 +90,7 @@ pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
                     format!("{setup} over {base}")
                 };
                 groups.push((name, bars.collect()));
+
                 lines.push(line([setup, content, base], &over_remap, &remap_over_none));
                 for ((name, ..), value) in METRICS.iter().zip(over_remap) {
                     found.measure(format!("{name} {setup} {content} over {base}"), value);
@@ -98,6 +103,7 @@ pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
             groups,
         });
     }
+
     found.plots.push(Plot {
         name: "sweep".into(),
         title: "Coldmap over Remap by reading".into(),
@@ -107,6 +113,7 @@ pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
         y: "times Remap".into(),
         shape: MarkKind::Bars(panels, Some(1.0)),
     });
+
     found.measure("nearest_factor", nearest);
     found.table = Some(Sheet::of_words(&COLUMNS, lines, Vec::new()));
     Ok(found)

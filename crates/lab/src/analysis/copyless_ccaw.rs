@@ -98,6 +98,7 @@ fn windows(table: &Table, found: &mut Findings) -> Result<(), LabError> {
         for window in WINDOWS {
             let ccaw = row(table, &format!("ccaw,window={window}"), &content)?;
             let dedup = row(table, &format!("ordermerge,window={window}"), &content)?;
+
             let workload = format!("ccaw,window={window}");
             let ask = Ask {
                 workload: Some(&workload),
@@ -106,12 +107,14 @@ fn windows(table: &Table, found: &mut Findings) -> Result<(), LabError> {
                 ..Ask::default()
             };
             let ours = table.row(ask)?;
+
             let gain = ccaw.number("per_second")? / dedup.number("per_second")?;
             found.measure(format!("over_dedup_{ratio}_{window}"), gain);
             found.measure(
                 format!("remap_ssd_over_dedup_{ratio}_{window}"),
                 ours.number("per_second")? / dedup.number("per_second")?,
             );
+
             for (arm, row) in [("ccaw", ccaw), ("dedup", dedup)] {
                 for name in [
                     "programs",

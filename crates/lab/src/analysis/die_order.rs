@@ -43,6 +43,7 @@ pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
             groups: Vec::new(),
         })
         .collect();
+
     let mut halves = BTreeMap::new();
     for (device, new, device_name) in DEVICES {
         for panel in &mut panels {
@@ -60,6 +61,7 @@ pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
                     .zip(&fresh)
                     .map(|(of, fresh)| of / fresh)
                     .collect();
+
                 let share = over_seeds(&shares);
                 cells.push(number(super::mean(&fresh)));
                 cells.push(number(super::mean(&rates)));
@@ -68,6 +70,7 @@ pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
                     (share.value - 1.0) * 100.0,
                     share.half * 100.0
                 ));
+
                 found.measure(
                     format!("{past}, {device_name}, {depth} in flight"),
                     share.value,

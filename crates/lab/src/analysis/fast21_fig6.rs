@@ -129,6 +129,7 @@ impl Runs<'_> {
                 for scheme in SCHEMES {
                     let run = self.row(scheme, workload, Some(*log))?;
                     let gain = run.number("bandwidth_mib_s")? / none;
+
                     if scheme == "remap-ssd" {
                         ours = ours.min(gain);
                     }

@@ -85,6 +85,7 @@ fn responses(
     let open = |scheme, workload, log| row(table, "trace", scheme, workload, log);
     let mean_us = |row: &Row| row.number("arrivals.response_us.mean");
     let (mut over_none, mut panels) = (Vec::new(), Vec::new());
+
     for workload in workloads {
         let none = open("none", workload, None)?;
         found.measure(format!("none_us {workload}"), mean_us(none)?);
@@ -120,6 +121,7 @@ fn responses(
             groups,
         });
     }
+
     found.measure("response_over_none_least", least(&over_none));
     found.measure("response_over_none_most", most(&over_none));
     Ok(panels)

@@ -241,12 +241,14 @@ fn largest_group(
         let row = table.row(of(test, arm, "remap-ssd").ask())?;
         // A segment group grows with its superblock.
         largest = largest.max(row.number("largest_group_bytes")? / row.run.scale);
+
         let pages = f64::from(row.run.device.geometry.pages_per_superblock());
         found.measure(
             "group_possible_kb",
             ENTRY_BYTES * pages / row.run.scale / 1e3,
         );
     }
+
     found.measure(format!("largest_group_kb{suffix}"), largest / 1e3);
     found.measure(
         format!("largest_group_over_117_kb{suffix}"),
@@ -260,6 +262,7 @@ fn with_headers(table: &Table, found: &mut Findings) -> Result<(), LabError> {
     const ARM: &str = "remap+headers";
     const SUFFIX: &str = " with headers";
     largest_group(table, ARM, SUFFIX, found)?;
+
     let (mut saved, mut over_flog, mut over_nlog) = (Vec::new(), Vec::new(), Vec::new());
     for (test, _) in TESTS {
         let arm = Arm::of(table, test, ARM)?;
@@ -268,6 +271,7 @@ fn with_headers(table: &Table, found: &mut Findings) -> Result<(), LabError> {
         over_flog.push(remap / flog);
         over_nlog.push(remap / nlog);
     }
+
     for (name, values) in [
         ("saved", saved),
         ("over_flog", over_flog),

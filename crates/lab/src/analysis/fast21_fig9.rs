@@ -56,6 +56,7 @@ pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
         ] {
             found.measure(format!("{name} {load}"), value);
         }
+
         for (index, phase) in PHASES.iter().enumerate() {
             let faster_than = |other: &[Phase; 3]| other[index].seconds / remap[index].seconds;
             found.measure(format!("over_stock {phase} {load}"), faster_than(&stock));

@@ -128,10 +128,12 @@ impl LevelStudy {
                 }
             }
         }
+
         let mut columns = vec![("workload", false), (self.column, true), ("scheme", false)];
         columns.extend(self.compared.iter().map(|compared| (compared.name, true)));
         columns.push(("steady runs", true));
         found.table = Some(Sheet::of_words(&columns, rows, Vec::new()));
+
         for compared in self.compared {
             found.plots.push(self.plot(table, compared)?);
         }
@@ -144,6 +146,7 @@ impl LevelStudy {
             Over::Baseline => &self.schemes[1..],
             Over::Nothing | Over::First | Over::Setup(_) => self.schemes,
         };
+
         let mut halves = Halves::default();
         let mut panels = Vec::new();
         for load in self.loads {
@@ -162,10 +165,13 @@ impl LevelStudy {
                 groups,
             });
         }
+
+        // Ratios have a line at 1.
         let line = match compared.over {
             Over::Nothing => None,
             Over::Baseline | Over::First | Over::Setup(_) => Some(1.0),
         };
+
         Ok(Plot {
             name: format!("{}-{}", self.name, compared.name.replace(' ', "-")),
             title: compared.title.into(),
@@ -188,6 +194,7 @@ impl LevelStudy {
                 .map(compared.of)
                 .collect()
         };
+
         let values = figures(setup, scheme)?;
         let base = match compared.over {
             Over::Nothing => vec![1.0; values.len()],
@@ -195,6 +202,7 @@ impl LevelStudy {
             Over::First => figures(self.levels[0].0, scheme)?,
             Over::Setup(of) => figures(&of(setup), scheme)?,
         };
+
         let ratios: Vec<f64> = values
             .iter()
             .zip(base)

@@ -59,6 +59,7 @@ fn databases(table: &Table, found: &mut Findings) -> Result<(), LabError> {
                 ),
             ));
         }
+
         found.measure(format!("filebench_seconds {arm}"), phase.seconds);
         found.measure(format!("filebench_pages {arm}"), phase.host_pages);
         found.measure(format!("filebench_index {arm}"), phase.host_pages - data);
@@ -69,6 +70,7 @@ fn databases(table: &Table, found: &mut Findings) -> Result<(), LabError> {
         amplification.push((arm.to_owned(), phase.host_pages / data));
         seconds.push(phase.seconds);
     }
+
     found.measure("filebench_throughput", seconds[0] / seconds[1]);
     let title = "F2FS under filebench's OLTP: pages written for a page of data";
     found.plots.push(bars("filebench", title, &amplification));
@@ -89,8 +91,10 @@ fn writers(table: &Table, found: &mut Findings) -> Result<(), LabError> {
     for (name, kib) in SYNCED {
         let [stock, _]: [Phase; 2] = phases(table, SETUP, &format!("f2fs-{name}-stock"), SCHEME)?;
         let [lists, _]: [Phase; 2] = phases(table, SETUP, &format!("f2fs-{name}-lists"), SCHEME)?;
+
         let data = SYNCS * f64::from(kib / 4);
         let amplification = [stock, lists].map(|phase| phase.host_pages / data);
+
         found.measure(format!("throughput {kib}"), stock.seconds / lists.seconds);
         found.measure(format!("amplification_stock {kib}"), amplification[0]);
         found.measure(format!("amplification_lists {kib}"), amplification[1]);
@@ -98,6 +102,7 @@ fn writers(table: &Table, found: &mut Findings) -> Result<(), LabError> {
             format!("amplification_saved {kib}"),
             1.0 - amplification[1] / amplification[0],
         );
+
         let title = format!("F2FS: pages written for a page of data, syncs of {kib} KiB");
         let arms = ["stock", "pebble"].map(str::to_owned).into_iter();
         let values: Vec<_> = arms.zip(amplification).collect();

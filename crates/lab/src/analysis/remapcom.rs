@@ -49,6 +49,7 @@ impl<'a> Compared<'a> {
                 ..Ask::default()
             })
         };
+
         Ok(Self {
             stock: row("stock", "none")?,
             shared: row("shared", scheme)?,

@@ -106,8 +106,10 @@ fn item(bytes: &mut &[u8], kind: u8, depth: u32) -> Option<Item> {
     if depth == DEPTH_MAX {
         return None;
     }
+
     match kind {
         super::I32 | super::I64 => {
+            // Zigzag: the sign is the lowest bit.
             let value = varint(bytes)?;
             Some(Item::Int((value >> 1) as i64 ^ -((value & 1) as i64)))
         }
@@ -119,6 +121,7 @@ fn item(bytes: &mut &[u8], kind: u8, depth: u32) -> Option<Item> {
         }
         super::LIST => {
             let head = byte(bytes)?;
+            // Up to 14 items are counted in the head; 15 means that a number follows.
             let count = match head >> 4 {
                 15 => varint(bytes)?,
                 short => u64::from(short),

@@ -43,6 +43,7 @@ pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
             }
         }
     }
+
     let columns = [
         ("source", false),
         ("case", false),
@@ -54,6 +55,7 @@ pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
         ("claimed", true),
     ];
     found.table = Some(Sheet::of_words(&columns, rows, Vec::new()));
+
     found.plots = vec![
         random_reads(
             table,
@@ -248,6 +250,7 @@ fn waits(table: &Table) -> Result<Plot, LabError> {
             setup: Some("waits"),
             ..Ask::default()
         });
+
         let point = |row: &Row| {
             let rate = row.run.arrivals.strip_prefix("rate:");
             let rate: f64 = rate.and_then(|rate| rate.parse().ok()).unwrap_or(f64::NAN);
@@ -256,9 +259,11 @@ fn waits(table: &Table) -> Result<Plot, LabError> {
         };
         let line = rows.map(point).collect::<Result<Points, LabError>>()?;
         lines.push((name.to_owned(), line));
+
         let theirs = references("waits", figure).flat_map(Series::points);
         points.push((format!("{name}, M/D/1"), theirs.collect()));
     }
+
     Ok(Plot {
         name: "agreement-waits".into(),
         title: "Waits of random reads at their die".into(),
@@ -301,10 +306,12 @@ fn beside(table: &Table) -> Result<Plot, LabError> {
                     }
                 }
             }
+
             let title = format!("{part}, {depth} in flight");
             panels.push(Panel { title, groups });
         }
     }
+
     Ok(Plot {
         name: "agreement-suspension".into(),
         title: "Latency of reads beside programs".into(),
@@ -326,6 +333,7 @@ fn sequential(table: &Table) -> Result<Plot, LabError> {
                 && series.workload.starts_with(verb)
                 && series.setup != "970pro"
         };
+
         for series in ALL.iter().filter(is_meant) {
             for (load, theirs) in series.values {
                 let device = series.case.split(", sequential").next();
@@ -334,11 +342,13 @@ fn sequential(table: &Table) -> Result<Plot, LabError> {
                 groups.push(pair(name, *theirs, series.ours(table, *load)?));
             }
         }
+
         panels.push(Panel {
             title: title.to_owned(),
             groups,
         });
     }
+
     Ok(Plot {
         name: "agreement-sequential".into(),
         title: "Sequential requests of a flash page on each plane".into(),
