@@ -251,7 +251,7 @@ fn piece(flat: &NandArray, sb: SbId) -> NandArray {
         }
         (PageContents::Bytes(to), PageContents::Mapped(from)) => {
             for (at, to) in page_range.zip(to) {
-                // A mapped page always has 4096 bytes. Only programmed data belong to the image:
+                // A mapped page always has bytes. Only programmed data belong to the image:
                 // remains after an erase could differ between devices in the same state.
                 let ppn = Ppn(at as u32);
                 let holds_data = flat.is_programmed(ppn)

@@ -408,6 +408,7 @@ impl Journal {
     /// Counts the records of a generation.
     pub(super) fn count(&mut self, generation: u64) -> RecordsBehind {
         self.generation = generation;
+        // The range begins one word later, at the first record.
         self.at = HEADER_BYTES - 8;
         self.count_behind()
     }

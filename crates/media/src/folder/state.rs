@@ -267,6 +267,8 @@ pub(super) fn read_parts(mut file: &File, header: &StateHeader) -> Result<StateP
         inner: BufReader::with_capacity(1 << 20, file),
         hash: blake3::Hasher::new(),
     };
+
+    // The header has been read before, and the hash covers it too.
     source.hash.update(header.as_bytes());
 
     let mut nand = NandArray::new(geometry, ContentMode::None);
