@@ -78,6 +78,8 @@ impl ErrorModel {
             erase_cycles,
             ..
         } = self.errors;
+
+        // Products alone: a power function need not give the same on every machine.
         let share = (erase_cycles as f64 + f64::from(block.erases)) / self.endurance;
         let worn = (0..wear_power).fold(1.0, |product, _| product * share);
         let days = match block.programmed {

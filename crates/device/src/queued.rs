@@ -127,6 +127,8 @@ impl Device {
                 return;
             }
             self.charge(at, DataPath::Own);
+
+            // Steps over stretches without valid pages take no time; more of them in a row than a victim has get nowhere.
             let is_instant = self.nand().and_then(|nand| nand.quiet_since(at)).is_some();
             instant_steps = if is_instant { instant_steps + 1 } else { 0 };
         }

@@ -208,6 +208,7 @@ impl Indirection {
             self.pages.clear();
         }
 
+        // The unit has a home only if all of its pages have the same one, each at its place.
         let home = match kind {
             PageKind::WriteFor { home } if self.place(home) == place => Some(self.unit(home)),
             _ => None,
@@ -218,10 +219,12 @@ impl Indirection {
             reads: false,
             home,
         });
+
         gathered.reads |= kind == PageKind::ReadModifyWrite;
         if gathered.home != home {
             gathered.home = None;
         }
+
         if is_write {
             self.pages.write(place, content);
         } else {
@@ -342,6 +345,7 @@ impl Indirection {
             self.counts.buffer_hits += u64::from(count);
         }
         if count < self.pages() {
+            // The list has the operations of this step alone.
             let ops = ftl.media_mut().ops.iter_mut();
             for op in ops.filter(|op| op.kind == OpKind::Read && op.purpose == Purpose::Host) {
                 op.amount = count;
@@ -363,6 +367,7 @@ impl Indirection {
         } = *gathered;
         let count = self.pages.count();
 
+        // A unit that is replaced as a whole needs no earlier contents, unless the host reads them.
         if count == self.pages() && !reads {
             self.counts.whole_writes += 1;
             let (payload, _) = self.pages.over(PageView::Zeroes);
@@ -377,6 +382,8 @@ impl Indirection {
 
         let before = ftl.find(unit);
         self.count_merge(ftl, &before);
+
+        // A unit that cannot be read is not written: the command ends with this step.
         let continues = goes_on || before.is_ok();
         charge(ftl, Step::of_pages(DataPath::ToMerge, count, continues));
         let (payload, _) = self.pages.over(ftl.view(before?));

@@ -223,6 +223,8 @@ impl Indirection {
         let before = before?;
         self.counts.copied_units += 1;
         let (payload, is_zeroes) = self.pages.over(ftl.view(before));
+
+        // It needs no flash page, and loses its mapping if it has one.
         if is_zeroes {
             return if ftl.is_mapped(target) {
                 let done = ftl.deallocate(target, 1);

@@ -188,6 +188,7 @@ impl Array {
         queue.last = at;
 
         match self.dies[die].phase {
+            // It may do several reads at once: what else comes at this time may join them (`planes`).
             Phase::Idle if self.together.all > 1 => {
                 self.begin_soon(die);
                 None
@@ -304,6 +305,7 @@ impl Array {
 
     pub(super) fn start_next(&mut self, die: usize, context: &mut Context<'_>) -> Option<u32> {
         let this = &mut self.dies[die];
+        // While an operation is suspended, reads of the host alone go before it, and only as long as it is patient.
         if this.suspended != NONE {
             let reads = this.queues[Class::HostRead as usize].first;
             let suspended = *context.graph.node(this.suspended);

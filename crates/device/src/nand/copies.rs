@@ -46,6 +46,7 @@ impl PageWaits {
 impl Nand {
     /// Adds copies to a word line, as few nodes as possible.
     pub(super) fn add_copies(&mut self, op: &Op, adding: &mut Adding) {
+        // With bit errors each page has a time of its own, and the reads of a lookup wait for each other.
         let may_be_runs = self.errors.is_none() && self.lookup == NONE;
         let (mut left, mut to) = (op.sources, op.page);
         while left != 0 {
@@ -136,6 +137,8 @@ impl Nand {
 
         let node = self.graph.add_run(node, run);
         self.wait_for(node, self.looked_up);
+
+        // No part of a row whose operations wait for everything.
         self.row = None;
 
         let unit = self.unit_of(run.to, run.count.into(), Class::Collection, run.die);
@@ -163,6 +166,7 @@ impl Nand {
 
     fn page_crossed(&mut self, at: u32) {
         let die = self.graph.run(at).die;
+        // Pages of other runs that have crossed before come first.
         self.units.catch_up(die, &mut self.graph);
         self.graph.end_crossing(at);
 

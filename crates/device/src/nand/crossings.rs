@@ -16,9 +16,11 @@ impl Graph {
     /// What was read begins to cross the channel. Returns the number of pages that cross at once.
     pub(super) fn cross(&mut self, at: u32, channel: usize, page_ns: u64, now: u64) -> u16 {
         let node = *self.node(at);
+        // The last page has an event in any case, and so has each one if another operation waits for one of them.
         if !node.is_run() || node.missing == 1 || self.run(at).is_awaited {
             return 1;
         }
+
         let run = self.run_mut(at);
         run.crossing = Crossing {
             since: now,
@@ -27,6 +29,7 @@ impl Graph {
             pages: node.missing,
             arrived: 0,
         };
+
         let (die, next) = (usize::from(run.die), run.crossing.next().0);
         self.crossings.runs[die].push(at);
         let time = &mut self.crossings.next[die];
@@ -53,10 +56,12 @@ impl Graph {
             let pages = crossing.due(past);
             (pages > 0).then(|| (crossing.next(), *at, pages))
         });
+
         let (_, at, mut pages) = due.min()?;
         if in_order && runs.len() > 1 {
             pages = 1;
         }
+
         let run = self.run_mut(at);
         run.crossing.arrived += pages;
         run.arrived += pages;
@@ -92,9 +97,12 @@ impl Nand {
         if !crossing.is_under_way() {
             return;
         }
+
         let left = crossing.pages - crossing.arrived;
         self.graph.end_crossing(at);
         self.graph.node_mut(at).missing = left;
+
+        // The channel's event was that of the last page. Each later page counts its own time when it crosses.
         let (time, channel) = crossing.next();
         self.events.set(channel as usize, time);
         self.array

@@ -36,6 +36,7 @@ impl ReadErrors {
 
     /// Retries of a read, in the mean.
     pub fn retries_per_read(&self) -> f64 {
+        // A read that no retry has corrected has had all of them.
         let most = self.by_retries.len().saturating_sub(1) as u64;
         let failed = self.soft + self.uncorrectable;
         let (mut reads, mut retries) = (failed, failed * most);
@@ -43,6 +44,7 @@ impl ReadErrors {
             reads += of_count;
             retries += count * of_count;
         }
+
         if reads == 0 {
             0.0
         } else {

@@ -37,6 +37,8 @@ impl Nand {
         let node = self.graph.add(node);
         self.requests.wait(part);
         self.timers.set(ready, Timer::Page(node));
+
+        // No part of a row whose operations wait for everything.
         self.row = None;
 
         let unit = self.unit_of(op.page, 1, Class::HostProgram, die);

@@ -279,6 +279,8 @@ impl Clears {
         for node in clear.waiting.drain(..) {
             graph.waited(node);
         }
+
+        // IDs end in any order. The place of one is its distance from the oldest that has not ended.
         while self.pending.front().is_some_and(|front| front.pending == 0) {
             let ended = self.pending.pop_front();
             self.spare.extend(ended.map(|clear| clear.waiting));
