@@ -74,6 +74,7 @@ pub(crate) fn ratio(readings: &[(f64, f64)]) -> Option<Interval> {
             .collect();
     }
 
+    // The variance of the sum is that of a batch times their number.
     let count = batches.len() as f64;
     let squares: f64 = batches.iter().map(|batch| off(*batch, value).powi(2)).sum();
     let deviation = (squares / (count - 1.0) * count).sqrt() / wholes;

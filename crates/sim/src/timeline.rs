@@ -181,6 +181,8 @@ impl DieTimeline {
                 until: at(one.until),
                 place,
             };
+
+            // A suspended operation has the lower half of the row, and the reads that go before it have the upper half.
             let kind = of_others(one.activity).expect("every activity has a kind");
             match one.suspended {
                 None => kinds[HELD.len() + kind].boxes.push(span(Place::Whole)),
