@@ -131,6 +131,7 @@ fn windows(table: &Table, found: &mut Findings) -> Result<(), LabError> {
         }
     }
 
+    // The price of comparing bytes before a page is shared, as for a hash with known collisions.
     let compared = speed(table, "ccaw,window=100,compare", "ratio:2")?;
     found.measure(
         "compare_share",
@@ -178,6 +179,7 @@ fn latencies(table: &Table, found: &mut Findings) -> Result<(), LabError> {
 
     let p80 = quantile(&ccaw_ms, 0.8);
 
+    // CC5: shares within 10 ms at window 100, and how much of its throughput DEDUP keeps with a window of 10.
     found.measure("ccaw_within_10_ms", share_within(&ccaw_ms, 10.0));
     found.measure("dedup_within_10_ms", share_within(&dedup_ms, 10.0));
     found.measure("dedup_within_ccaw_p80", share_within(&dedup_ms, p80));

@@ -250,6 +250,8 @@ fn largest_group(
     }
 
     found.measure(format!("largest_group_kb{suffix}"), largest / 1e3);
+
+    // RS8b: the paper's largest group has 117 KB.
     found.measure(
         format!("largest_group_over_117_kb{suffix}"),
         largest / 117e3,

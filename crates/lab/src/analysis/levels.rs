@@ -188,6 +188,7 @@ impl LevelStudy {
         compared: &Compared,
         (setup, load, scheme): (&str, &Load, &str),
     ) -> Result<Interval, LabError> {
+        // Rows are in the order of the grid: figures of one seed are at the same place.
         let figures = |setup: &str, scheme| -> Result<Vec<f64>, LabError> {
             table
                 .rows(load.ask(setup, scheme))

@@ -137,6 +137,7 @@ fn capacities(base: &DeviceConfig, found: &mut Findings) {
 
     let mut lines = Vec::new();
     for scheme in ["none", "remap-ssd", "nlog", "flog"] {
+        // The shares of remapped data for which FAST'21 gives the size of a global log.
         for share in if scheme == "none" {
             vec![0.0]
         } else {

@@ -259,7 +259,8 @@ fn collection_rate(arriving: &[f64], lost: &[f64], above: f64, draws: f64) -> f6
         flow > 1.0 - share.min(1.0).powf(draws)
     };
 
-    // With a higher rate there are fewer blocks: the left side of the balance falls and the right side rises. So bisection finds it.
+    // With a higher rate there are fewer blocks: the left side of the balance falls and the right one rises, so bisection
+    // finds the rate.
     let (mut low, mut high) = (0.0, 1.0);
     while is_too_slow(high) && high < f64::MAX / 4.0 {
         high *= 4.0;
