@@ -252,13 +252,13 @@ impl Default for TimingConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EnergyConfig {
-    /// Reading a page inside its die.
+    /// Reading a page inside its die, in nanojoules.
     pub read_nj: u64,
-    /// Programming a page.
+    /// Programming a page, in nanojoules.
     pub program_nj: u64,
-    /// Erasing a block.
+    /// Erasing a block, in nanojoules.
     pub erase_nj: u64,
-    /// Moving a page over its channel.
+    /// Moving a page over its channel, in nanojoules.
     pub transfer_nj: u64,
 }
 

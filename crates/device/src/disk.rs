@@ -20,7 +20,7 @@ use std::ops::Range;
 pub struct DiskRemap {
     /// First page that gets new contents.
     pub target: u64,
-    /// First source page.
+    /// First page whose contents the targets get.
     pub source: u64,
     /// Number of pages.
     pub pages: u32,

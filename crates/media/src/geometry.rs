@@ -46,7 +46,7 @@ impl Lpn {
         self.0.checked_add(pages).map(Self)
     }
 
-    /// Distance to another page.
+    /// Distance to another page in pages, whichever of them comes first.
     #[inline(always)]
     pub const fn abs_diff(self, other: Self) -> u32 {
         self.0.abs_diff(other.0)
@@ -586,7 +586,7 @@ impl Geometry {
     pub fn place_of_block(&self, block: BlockId) -> (SbId, u32) {
         (SbId(block.0 / self.shape.dies), block.0 % self.shape.dies)
     }
-    /// Channel of a die.
+    /// Channel of a die, by its number in the device: dies are dealt to channels in turn.
     pub fn channel_of_die(&self, die: u32) -> u32 {
         die % self.shape.channels
     }

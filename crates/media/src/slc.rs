@@ -120,7 +120,7 @@ impl SlcModes {
     pub fn area(&self) -> SlcArea {
         self.area
     }
-    /// Superblocks in SLC mode.
+    /// Number of superblocks that are in SLC mode now.
     pub fn count(&self) -> u32 {
         self.area.superblocks + self.count
     }

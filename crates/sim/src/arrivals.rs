@@ -53,10 +53,10 @@ pub struct Arrivals {
     pub bound: Option<u32>,
 }
 
-/// Bursts at regular times.
+/// Bursts of one size at equal distances in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegularBursts {
-    /// Requests of a burst.
+    /// Requests that arrive at once.
     pub requests: u32,
     /// Time from one burst to the next, and before the first.
     pub every_ns: u64,

@@ -19,7 +19,7 @@ const PROGRAM_BYTES: u64 = 10 << 20;
 pub struct Need {
     /// Bytes of the largest run.
     pub run_bytes: u64,
-    /// Concurrent runs.
+    /// Runs that are executed at the same time.
     pub side_by_side: usize,
     /// Bytes of the largest concurrent runs together, and the program.
     pub total_bytes: u64,

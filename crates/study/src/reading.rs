@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Progress of reading a trace's file, in bytes on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BytesRead {
-    /// Bytes read.
+    /// Bytes read so far.
     pub done: u64,
     /// Size of the file; 0 for a pipe.
     pub total: u64,

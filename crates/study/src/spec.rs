@@ -407,7 +407,7 @@ impl ComparisonSpec {
         })
     }
 
-    /// Seed of all randomness.
+    /// Seed of all randomness; 1 unless one is given.
     pub fn seed(&self) -> u64 {
         self.seed.unwrap_or(1)
     }

@@ -81,7 +81,7 @@ pub struct NewDedup {
     pub spare: u32,
     /// Identity and key; random by default. A fixed one is for simulations and tests.
     pub identity: Option<[u8; 16]>,
-    /// Overwrite existing data.
+    /// Overwrites existing data; without it the disk must be blank.
     pub force: bool,
 }
 
@@ -109,7 +109,7 @@ pub(crate) struct Superblock {
     pub key: [u8; 32],
     /// Pages used of the disk below.
     pub pages: u64,
-    /// Addressable pages.
+    /// Pages that a user of the disk can address.
     pub logical: u32,
     /// Pages of a segment (`Ccaw`), or blocks (`OrderMerge`).
     pub extent: u32,

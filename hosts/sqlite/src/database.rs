@@ -52,7 +52,7 @@ pub(crate) struct DatabaseCounters {
     pub pages_shared: u64,
     /// Pages shared with another database, for example by a backup.
     pub pages_shared_with_others: u64,
-    /// Pages written.
+    /// Pages written, since they could not be shared.
     pub pages_written: u64,
     /// Of these, pages written in a checkpoint.
     pub pages_written_in_checkpoints: u64,

@@ -37,7 +37,7 @@ pub enum Create {
 /// How to open a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// Creation policy.
+    /// Whether a missing file is created.
     pub create: Create,
     /// For a new file: its size is not kept across a crash, and its reader finds the end of the
     /// data itself. A sync that follows appends then writes no metadata. After a crash of the

@@ -180,7 +180,7 @@ pub struct Smallest {
     pub writes: Option<usize>,
     /// No element can be left out.
     pub finished: bool,
-    /// Number of cuts tried.
+    /// Number of cuts tried to find it.
     pub tried: u64,
     /// Result of the check after this cut.
     pub verdict: Verdict,

@@ -149,7 +149,7 @@ pub(crate) struct NandSpec {
     pub two_step: bool,
     /// The superblocks in SLC mode, and their times.
     pub slc: SlcSpec,
-    /// Erasing a block.
+    /// Erasing a block, inside its die.
     pub erase_ns: u64,
     /// Moving a page over its channel: an indirection unit.
     pub transfer_ns: u64,

@@ -31,7 +31,7 @@ pub enum Activity {
 /// A stretch of time in which a die did one thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DieInterval {
-    /// The die.
+    /// The die, or the chip if its dies take turns.
     pub die: u32,
     /// What it did.
     pub activity: Activity,

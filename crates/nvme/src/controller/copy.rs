@@ -18,7 +18,7 @@ use zerocopy::FromBytes;
 #[derive(Clone, Copy, Debug)]
 struct CopyPart {
     pub source: Namespace,
-    /// First source block.
+    /// First source block, in the source's namespace.
     pub slba: u64,
     /// First target block, in the command's namespace.
     pub target: u64,

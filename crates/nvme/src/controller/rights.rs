@@ -104,7 +104,7 @@ impl Rights {
         Ok(rights)
     }
 
-    /// Access to a namespace.
+    /// Access to a namespace: its own entry, or that of all others.
     pub fn access(&self, nsid: u32) -> Access {
         self.listed.get(&nsid).copied().unwrap_or(self.others)
     }

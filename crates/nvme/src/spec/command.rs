@@ -267,7 +267,7 @@ pub struct FormatCdw10 {
     #[bits(3)]
     pub pi: u8,
     pub(crate) pil: bool,
-    /// Secure erase settings.
+    /// Secure erase settings: 0 none, 1 of user data, 2 by cryptography.
     #[bits(3)]
     pub ses: u8,
     /// Bits 5:4 of the LBA format's number.
@@ -280,7 +280,7 @@ pub struct FormatCdw10 {
 /// Dword 10 of Identify (Base 2.0 §5.17).
 #[bitfield(u32)]
 pub(crate) struct IdentifyCdw10 {
-    /// Selects the structure.
+    /// CNS: selects the data structure that is returned.
     pub cns: u8,
     __: u8,
     pub(crate) cntid: u16,

@@ -5,7 +5,7 @@
 use super::quota::Shares;
 use std::time::Duration;
 
-/// Default memory for connections.
+/// Default of the memory for connections, in bytes: 512 MiB.
 pub const MEMORY_BYTES_DEFAULT: usize = 512 << 20;
 /// Minimum to serve a host with an admin queue, an I/O queue and large commands.
 pub const MEMORY_BYTES_MIN: usize = 16 << 20;

@@ -38,7 +38,7 @@ pub(crate) struct Kind<'a> {
 /// A box of a row.
 #[derive(Clone, Copy)]
 pub(crate) struct Span {
-    /// The row, from 0.
+    /// The row, from 0: its die.
     pub row: usize,
     /// Beginning and end, in the axis' unit.
     pub from: f64,

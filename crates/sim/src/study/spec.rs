@@ -28,7 +28,7 @@ pub struct RunSpec {
     /// Maximum pages executed before the measurement, until the firmware is in the steady state of a
     /// workload, in multiples of the pages that it addresses; 0: none. A trace has no warm-up.
     pub warm_up: f64,
-    /// Number of pages measured.
+    /// Until when the run is measured.
     pub length: Length,
     /// Pages whose lifetimes are tracked.
     pub lifetimes: Lifetimes,
@@ -58,7 +58,7 @@ pub struct NewDevice {
     pub save: Option<PathBuf>,
 }
 
-/// Number of pages measured.
+/// Until when a run is measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Length {
     /// Twice the pages that a workload addresses; all of a trace or recording.

@@ -18,7 +18,7 @@ const PIECE_BYTES: usize = 1 << 20;
 /// A trace in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrittenTrace {
-    /// Size of the file.
+    /// Size of the file in bytes.
     pub bytes: u64,
     /// Requests that the format cannot express.
     pub left_out: u64,

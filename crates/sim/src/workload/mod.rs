@@ -90,7 +90,7 @@ pub struct WorkloadConfig {
     pub pattern: Pattern,
     /// Percentage of requests that read.
     pub read_percent: u8,
-    /// Pages per request.
+    /// Pages of 4 KiB in a request.
     pub request_pages: u32,
     /// Contents of the writes.
     pub content: ContentModel,

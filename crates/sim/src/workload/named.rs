@@ -129,7 +129,7 @@ impl NamedWorkload {
         }
     }
 
-    /// Default contents.
+    /// The contents of its writes unless others are named.
     pub fn content_default(&self) -> ContentModel {
         match &self.kind {
             WorkloadKind::Pattern(_) => ContentModel::Papers {

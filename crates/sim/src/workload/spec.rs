@@ -35,7 +35,7 @@ pub struct WorkloadSpec {
     pub pattern: Pattern,
     /// Percentage of requests that read.
     pub read_percent: u8,
-    /// Pages per request.
+    /// Pages of 4 KiB in a request.
     pub request_pages: u32,
 }
 

@@ -90,7 +90,7 @@ pub(crate) struct JournalCounters {
     pub images_not_shareable: u64,
     /// Metadata pages written, including those of tails.
     pub metadata_pages: u64,
-    /// Journals invalidated.
+    /// Journals ended by deallocating their first metadata page.
     pub invalidations: u64,
     /// Journals that ended early at opening because an image did not match its check.
     pub images_bad: u64,

@@ -39,7 +39,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Default capacity in bytes.
+/// Default capacity in bytes: 64 MiB.
 pub const CACHE_BYTES_DEFAULT: u64 = 64 << 20;
 
 /// Version of a file's bytes; a cached page is valid in its own epoch only.

@@ -39,7 +39,7 @@ pub struct Grid {
     pub imprecise: usize,
     /// What was run: the device, options and seeds, a label and a text each.
     pub about: Vec<(String, String)>,
-    /// Names and values.
+    /// The axes, with their names and values.
     pub axes: Vec<GridAxis>,
     /// Names of the figures, as in the JSON of a run.
     pub figures: Vec<String>,
