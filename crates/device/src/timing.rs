@@ -357,14 +357,12 @@ impl Timing {
         match op.kind {
             OpKind::Erase => {
                 let die = &mut self.dies[op.die as usize % DIES];
-
                 let end = die.hold(op.purpose, ready, now, self.latencies.erase_ns);
                 self.clears.note(op.clear_id, end, now);
                 end
             }
             OpKind::NvRead => {
                 let length = per_64_bytes(op.amount, self.latencies.nvram_read_ns);
-
                 let end = self.scanning.pass(now, length, self.lookup_cursor(ready));
                 self.advance_lookup(end)
             }

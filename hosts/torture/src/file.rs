@@ -189,7 +189,6 @@ pub fn save(recording: &Recording, path: &Path) -> io::Result<()> {
 fn write_body(recording: &Recording, out: &mut impl Write) -> io::Result<()> {
     let Recording {
         about,
-
         events,
         words,
         marks,

@@ -137,7 +137,6 @@ impl Folder {
 
         // The caller writes the configuration last: a folder without one is incomplete.
         let states = make(STATES, state_bytes)?;
-
         let journal_files = make(JOURNALS, header.journal_bytes)?;
         // The allocation itself must be durable, or a later write could still find the disk full.
         for file in states.iter().chain(&journal_files).chain([&contents]) {

@@ -342,6 +342,8 @@ impl Wal {
         into: &mut [u8],
     ) -> Result<(), StoreError> {
         let gathered = self.gathered.frames.get(&number);
+
+        // Of a frame that is gathered, header or page may be missing: these are in the store.
         let stored = match gathered {
             Some(Frame {
                 header: Some(_),
@@ -357,6 +359,7 @@ impl Wal {
             let header = self.gathered.header(&self.stored, layout, number, stamp)?;
             header_into.copy_from_slice(&header[within..within + header_part]);
         }
+
         let page = gathered
             .and_then(|frame| frame.page.as_deref())
             .or(stored.as_ref().map(|stored| &stored.page[..]));

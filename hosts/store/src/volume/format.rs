@@ -241,10 +241,13 @@ impl Inode {
                 pages: extent.pages.into(),
             };
         }
+
+        // In the place of the last extents, which `extents_max` leaves free.
         if self.lineage != Lineage::default() {
             let list = record.list.last_chunk_mut::<LINEAGE_EXTENTS>();
             *list.expect("the list is longer") = zerocopy::transmute!(self.lineage.record());
         }
+
         record.crc = inode_crc(volume, slot, record.as_bytes()).into();
         zerocopy::transmute!(record)
     }
