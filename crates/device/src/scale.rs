@@ -8,8 +8,10 @@
 //! - logical pages: in proportion to the *data* pages of a superblock, rounded down, since head and
 //!   tail take a larger share of a small one;
 //! - files and pages of the file map: in proportion, rounded down, at least 64;
-//! - limits of reads and writes before a refresh: in proportion, rounded down, at least 1;
+//! - limits of reads and writes before a refresh, and writes that make a day of aging: in proportion, rounded down, at
+//!   least 1;
 //! - the mapping cache: in proportion to the logical pages, rounded down, at least 4 KiB;
+//! - the write buffer: likewise, at least 16 pages;
 //! - remapping metadata and slots for deallocations: in proportion, rounded down, the slots at
 //!   least 64;
 //! - segments: unchanged as long as a superblock's share of the NVRAM is at least 16 of them; below

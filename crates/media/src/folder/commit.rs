@@ -40,7 +40,7 @@ use std::io;
 use std::sync::Arc;
 
 /// Maximum number of programs not followed by a `Synced` or `Vouched`: replay must check their
-/// contents, 64 MiB.
+/// contents, 64 MiB with pages of 4 KiB.
 const UNPROVED_MAX: u64 = 16 << 10;
 
 /// A position in the history of a folder. Later ones are greater.
