@@ -141,7 +141,7 @@ pub struct PageSlot {
 /// Largest number of dies of a superblock: one bit of a 64-bit NVRAM word marks one bad block.
 pub const SUPERBLOCK_DIES_MAX: u32 = 64;
 
-/// Largest number of dies.
+/// Largest number of dies of a device.
 pub const DIES_MAX: u32 = 256;
 
 /// Shape of the NAND array.

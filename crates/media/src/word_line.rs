@@ -18,11 +18,11 @@ use serde::{Deserialize, Serialize};
 pub const PAGE_BYTES: usize = 4096;
 /// Bytes of the largest indirection unit.
 const INDIRECTION_BYTES_MAX: u32 = 65_536;
-/// Planes of a die.
+/// Most planes of a die.
 const PLANES_MAX: u32 = 8;
 /// Bytes of the largest flash page.
 const FLASH_PAGE_BYTES_MAX: u32 = 65_536;
-/// Bits of a cell.
+/// Most bits of a cell.
 const CELL_BITS_MAX: u32 = 4;
 
 /// The division of a die's word lines.
