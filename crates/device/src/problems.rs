@@ -113,6 +113,7 @@ impl DeviceConfig {
         let has_page_types = [flash.read_ns, flash.program_ns]
             .iter()
             .any(|times| times.times().len() > 1);
+        // A key at its default changes nothing: a file may name all keys.
         let has_own_keys = TimingConfig {
             engine: TimingEngine::default(),
             ..*timing

@@ -337,6 +337,7 @@ impl Geometry {
                 "superblock_dies = {dies} must divide the {all} dies"
             )));
         }
+
         let superblocks = self.blocks_per_die() * (all / dies);
         Self::grouped(
             Shape {

@@ -56,7 +56,8 @@ impl IndirectionCounts {
         self.demoted_unaligned + self.demoted_partial
     }
 
-    /// The firmware's counters, which count units, in pages of 4 KiB: `unit` of them in each.
+    /// The firmware's counters, which count units, in pages of 4 KiB: `unit` of them in each. Counts of runs, blocks, commands, and of
+    /// single reads and lookups stay as they are.
     pub(crate) fn in_pages(&self, stats: Stats, unit: u64) -> Stats {
         let pages = |units: u64| units * unit;
         Stats {

@@ -73,6 +73,7 @@ impl Indirection {
             relocate,
             atomic,
         } = *command;
+
         self.check_range(ftl, source, len)?;
         self.check_range(ftl, target, len)?;
 
@@ -83,6 +84,8 @@ impl Indirection {
             self.counts.pages_written += u64::from(len);
             return self.remap_units(ftl, command, &pieces.middle, charge, false);
         }
+
+        // The ends are copied, and no cut may show a part of an atomic command.
         if atomic {
             return Err(Refusal::AtomicPartial);
         }
@@ -94,6 +97,7 @@ impl Indirection {
             ftl.wait_for_earlier();
             return Ok(());
         }
+
         self.counts.demoted_partial += match keeps_places {
             true => u64::from(len) - (u64::from(units) << self.shift),
             false => 0,
@@ -107,6 +111,7 @@ impl Indirection {
             relocate: relocate && !overlaps,
             ..*command
         };
+
         if target < source {
             self.copy(ftl, command, &pieces.head, true, charge)?;
             self.remap_units(ftl, &middle, &pieces.middle, charge, true)?;
@@ -116,9 +121,12 @@ impl Indirection {
             self.remap_units(ftl, &middle, &pieces.middle, charge, true)?;
             self.copy(ftl, command, &pieces.head, false, charge)?;
         }
+
         if !relocate {
             return Ok(());
         }
+
+        // The middle has left its sources with the remap itself.
         if middle.relocate && !pieces.middle.is_empty() {
             self.leave_sources(ftl, source, &pieces.head, charge)?;
             return self.leave_sources(ftl, source, &pieces.tail, charge);
@@ -133,7 +141,8 @@ impl Indirection {
         self.leave_sources(ftl, source, &lost, charge)
     }
 
-    /// Divides a command. Without a whole unit everything is head.
+    /// Divides a command: the pages before its first whole unit, its whole units, and the pages after them. One whose pages
+    /// change places is head alone.
     fn pieces(&self, target: HostLpn, len: u32, keeps_places: bool) -> Pieces {
         let before = (self.pages() - self.place(target)) % self.pages();
         if !keeps_places || before >= len {
@@ -143,6 +152,7 @@ impl Indirection {
                 tail: len..len,
             };
         }
+
         let units = (len - before) >> self.shift;
         let after = before + (units << self.shift);
         Pieces {

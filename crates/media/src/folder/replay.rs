@@ -225,6 +225,7 @@ impl JournalReplay<'_> {
             pages.set_sum(at, crc);
         }
 
+        // Data are compared when they are read. Metadata move to memory, where nothing would compare them again.
         let Some(bytes) = kind.meta_bytes() else {
             return;
         };

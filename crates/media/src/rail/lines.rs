@@ -195,10 +195,13 @@ impl Lines {
             next: page.0,
             waiting: Vec::new(),
         });
+
         let named = line.waiting.iter();
         let tokens = named.filter(|(_, pages)| pages.contains(&page.0));
         let tokens = tokens.map(|(token, _)| *token).collect();
+
         line.next = page.0 + 1;
+        // All of its pages are issued: later operations find their programs by token.
         if page.0 + 1 == first + self.sizes.line(first) {
             self.open.remove(&first);
         }

@@ -44,6 +44,7 @@ const _: () = assert!(size_of::<ConnectData>() == 1024);
 impl ConnectData {
     /// Connect data sent by a host.
     pub fn new(hostid: [u8; 16], cntlid: u16, subnqn: &str, hostnqn: &str) -> Self {
+        // A qualified name has at most 223 bytes, though the field is longer.
         let field = |text: &str| {
             let mut bytes = [0; 256];
             bytes[..text.len().min(223)].copy_from_slice(&text.as_bytes()[..text.len().min(223)]);
@@ -161,15 +162,19 @@ pub struct DiscoveryEntry {
     pub adrfam: u8,
     /// 2 is an NVM subsystem.
     pub(crate) subtype: u8,
-    /// Transport requirements, such as TLS.
+    /// Transport requirements: 1 if a host must use a secure channel, 2 if it need not.
     pub treq: u8,
     pub portid: u16,
+    /// 0xffff: controllers are created at Connect, so none can be named.
     pub cntlid: u16,
+    /// Most entries of an admin queue.
     pub(crate) asqsz: u16,
     reserved: [u8; 22],
+    /// The port, as decimal text.
     pub trsvcid: [u8; 32],
     reserved_2: [u8; 192],
     pub subnqn: [u8; 256],
+    /// The address, as text.
     pub traddr: [u8; 256],
     /// Transport specific address subtype.
     pub(crate) tsas: [u8; 256],

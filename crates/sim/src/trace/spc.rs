@@ -26,10 +26,13 @@ pub(super) fn parse(line: &[u8]) -> Result<Parsed, Reason> {
         b"W" | b"w" => RequestKind::Write,
         other => return Err(format!("opcode `{}` is neither R nor W", clip(other))),
     };
+
     let at_ns = decimal(time, NS_PER_S, "timestamp")?;
+    // The place is in sectors, the size in bytes.
     let extent = ByteExtent {
         len: number(size, "size")?,
         ..ByteExtent::of_sectors(number(lba, "LBA")?, 0)?
     };
+
     extent.request(at_ns, number(asu, "ASU")?, verb)
 }

@@ -19,6 +19,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Parsed, Reason> {
     }
 
     let at_ns = seconds(time)?;
+    // Not used, but a line with anything else there is not of this format.
     if !response.is_empty() {
         seconds(response)?;
     }

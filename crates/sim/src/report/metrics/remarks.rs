@@ -21,9 +21,11 @@ pub fn remarks(runs: &[RunSummary]) -> Vec<String> {
             if are_alike { reason } else { "" }
         ));
     }
+
     if let Some(equal) = equal_to_baseline(runs) {
         remarks.push(equal);
     }
+
     let failing: Vec<String> = runs.iter().zip(labels(runs)).filter_map(failed).collect();
     if !failing.is_empty() {
         remarks.push(format!(
@@ -36,6 +38,7 @@ pub fn remarks(runs: &[RunSummary]) -> Vec<String> {
         let runs = runs.iter().zip(labels(runs)).filter(|(run, _)| is(run));
         runs.map(|(_, label)| label).collect::<Vec<_>>().join(", ")
     };
+
     let transient = named(|run| run.steady.is_steady == Some(false));
     if !transient.is_empty() {
         remarks.push(format!(
@@ -43,12 +46,14 @@ pub fn remarks(runs: &[RunSummary]) -> Vec<String> {
              measurement, so the figures depend on its length and have no confidence interval (±)."
         ));
     }
+
     let short = named(|run| run.steady.is_steady.is_none() && !run.samples.is_empty());
     if !short.is_empty() {
         remarks.push(format!(
             "Too short to tell whether the state was steady: {short}."
         ));
     }
+
     let unknown = named(has_unknown);
     if !unknown.is_empty() {
         remarks.push(format!(
