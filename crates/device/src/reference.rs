@@ -271,6 +271,7 @@ pub fn page() -> String {
                 "\n## {title}\n\n{about}\n\n| key | default | range | |\n| --- | --- | --- | --- |\n"
             ));
         }
+
         let default = match key.default() {
             Some(Value::String(text)) => format!("`\"{text}\"`"),
             Some(value) => format!("`{value}`"),
@@ -279,6 +280,7 @@ pub fn page() -> String {
                 None => "none".into(),
             },
         };
+
         let flag = match key.flag {
             "" => String::new(),
             flag => format!(" Option `{flag}`."),

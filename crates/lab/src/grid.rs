@@ -254,6 +254,7 @@ fn cells<'a>(grid: &'a Grid, base: &DeviceConfig, seed: u64) -> Vec<Cell<'a>> {
     times(&mut cells, &grid.content, |cell, value| {
         cell.content = value
     });
+
     times(&mut cells, &grid.log_mib, |cell, value| {
         cell.log_mib = *value
     });
@@ -360,6 +361,7 @@ impl GridContext<'_> {
                 .digest(),
             None => String::new(),
         };
+
         let arrivals = match cell.arrivals {
             CLOSED => "",
             other => other,

@@ -533,6 +533,7 @@ impl Journal {
                 start: large(*start)?,
                 len: large(*len)?,
             },
+            // Statements about durability, which change no cells.
             (SYNCED, []) => return Some(JournalRecord::Durability(Durability::Synced)),
             (ENDED, []) => return Some(JournalRecord::Durability(Durability::Ended)),
             (VOUCHED, []) => return Some(JournalRecord::Durability(Durability::Vouched)),

@@ -95,11 +95,13 @@ impl DieChart<'_> {
             false,
             (EDGE, width - EDGE),
         );
+
         let axis = Axis::upto(self.length);
         let left = text::width(&format!("die {}", self.rows), text::TEXT) + 14.0;
         let top = heading.height + legend.height() + 12.0;
         let pitch = (520.0 / self.rows.max(1) as f64).clamp(11.0, 34.0);
         let bottom = top + pitch * self.rows as f64;
+
         let plot = Plot {
             left,
             right: width - RIGHT,

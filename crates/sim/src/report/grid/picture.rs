@@ -107,6 +107,7 @@ impl<'a> Picture<'a> {
                 },
             })
         };
+
         let marks: Vec<Mark> = grid.rows.iter().filter_map(mark).collect();
         if marks.is_empty() {
             return None;
@@ -150,8 +151,10 @@ impl<'a> Picture<'a> {
                 });
                 ((*place, value), certainty)
             };
+
             let marks = numbers.marks.iter().enumerate();
             let mut points: Vec<((f64, f64), Certainty)> = marks.map(point).collect();
+            // A line goes from left to right, even if the values were given in another order.
             points.sort_by(|a, b| a.0.0.total_cmp(&b.0.0));
             let (points, certainties) = points.into_iter().unzip();
             ChartLine {
@@ -162,6 +165,7 @@ impl<'a> Picture<'a> {
                 trend: None,
             }
         };
+
         let panel = |title: &str| LinePanel {
             title: title.to_owned(),
             lines: (0..self.names.len())
