@@ -290,7 +290,6 @@ mod tests {
         };
 
         // Log-normal: half the pages are above the median, and 15.9 % more than one standard deviation above it.
-        // Log-normal: half the pages are above the median, and 15.9 % more than one standard deviation above it.
         let (half, pages) = shares(1e-3, 1);
         assert!((half - 0.5).abs() < 0.02, "{half}");
         let (sixth, _) = shares(1e-3 * (-0.5_f64).exp(), 1);

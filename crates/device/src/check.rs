@@ -138,7 +138,6 @@ pub(crate) fn suspects(dir: &Path, config: &DeviceConfig) -> Result<Vec<FileDama
     let suspects = found.suspects().to_vec();
 
     // Which superblocks are live is known after recovery, on a copy.
-    // Which superblocks are live is known after recovery, on a copy.
     let (device, _) = match Device::recover(found.into_copy(), config.clone()) {
         Ok(recovered) => recovered,
         // Recovery is impossible without one of them.

@@ -128,7 +128,6 @@ impl Errors {
         }
 
         // Last: it holds for any other key that is set, and says less than a contradiction among them.
-        // Last: it holds for any other key that is set, and says less than a contradiction among them.
         if self.rate == 0.0 && *self != Self::default() {
             let text = "errors.rate is 0, so flash has no errors, and the other keys of [errors] have no effect";
             return Some(("errors.rate", text.into()));

@@ -21,15 +21,15 @@ pub struct SuperblockRow {
     pub stream: &'static str,
     /// Flash pages with an owner.
     pub live: u32,
-    /// Mappings by remaps.
+    /// LPNs whose mapping into it was made by a remap.
     pub remapped: u32,
-    /// Flash pages for data.
+    /// Flash pages of data that it can hold in its present mode.
     pub capacity: u32,
     /// Erase count of its most erased block.
     pub erases: u32,
     /// Number of its bad blocks.
     pub bad_blocks: u32,
-    /// Segments of its group.
+    /// Segments of remapping metadata that it has.
     pub segments: usize,
     /// Entries in the segments.
     pub entries: u32,
@@ -42,7 +42,7 @@ pub struct SuperblockRow {
 /// Erase counts of all blocks of the device, including bad ones.
 #[derive(Debug, Serialize)]
 pub struct Wear {
-    /// Mean over all blocks.
+    /// Erases of a block, on average.
     pub mean: f64,
     /// Of the least erased block.
     pub min: u32,
@@ -62,7 +62,7 @@ pub struct Inspection {
     pub usage: Usage,
     /// What recovery read and found.
     pub recovery: RecoveryReport,
-    /// Inconsistency between the tables.
+    /// An inconsistency between the firmware's tables; `None` if they agree.
     pub contradiction: Option<String>,
     /// Mapped pages that cannot be read.
     pub unreadable: u64,

@@ -34,7 +34,7 @@ pub(crate) struct Task<'a> {
     pub command: &'a str,
     /// Variables added to its environment.
     pub environment: Environment,
-    /// Maximum run time.
+    /// Maximum run time; none: as long as it takes.
     pub limit: Option<Duration>,
 }
 

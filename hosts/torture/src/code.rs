@@ -15,7 +15,7 @@ const LOST: &str = "lost:";
 /// A cut of a certain recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Code {
-    /// Identifier of the recording.
+    /// Identifier of the recording: the first digits of its hash.
     pub recording: String,
     /// The cut within the recording.
     pub cut: Cut,

@@ -120,7 +120,7 @@ pub struct Cc {
     pub en: bool,
     #[bits(3)]
     __: u8,
-    /// Command sets selected.
+    /// Command sets selected; 0 is the NVM command set, the only possible one.
     #[bits(3)]
     pub css: u8,
     /// Memory pages of `2^(12 + mps)` bytes.

@@ -42,7 +42,7 @@ pub(crate) struct ReservationCdw10 {
     pub(crate) iekey: bool,
     #[bits(4)]
     __: u8,
-    /// Reservation type.
+    /// Reservation type, 1 to 6.
     pub rtype: u8,
     __: u16,
 }
