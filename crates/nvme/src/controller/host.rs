@@ -373,7 +373,7 @@ impl HostController {
         // No parameter is named: the status is enough.
         entry.parameter_location = 0xffff;
 
-        // The first block with an error; transport 3 is TCP (Base 2.0 §5.16.1.1).
+        // The first block with an error; transport 3 is TCP (Base 2.0 §5.16.1.2).
         (entry.nsid, entry.lba) = match failed_block {
             Some(FailedBlock { nsid, lba }) => (nsid, lba),
             None if qid == 0 => (sqe.nsid, 0),
