@@ -57,6 +57,7 @@ impl Array {
                 length = length.max(other.length);
                 retry_ns = retry_ns.max(graph.retry_ns(next));
 
+                // From the queue to the list of the active read: their data cross the channel one after the other (`finish`).
                 match before {
                     NONE => this.queues[class].first = other.next,
                     before => graph.node_mut(before).next = other.next,

@@ -139,6 +139,7 @@ impl<D: Disk> VolumeState<D> {
         if slots.len() < list.len() {
             return Err(StoreError::NoSlot(self.superblock.slots));
         }
+        // They are taken from the end: the lowest first.
         slots.reverse();
 
         let mut planned: Vec<Planned> = Vec::with_capacity(list.len());
