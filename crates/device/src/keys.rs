@@ -735,7 +735,6 @@ pub(crate) fn expand_channel(given: &mut Value, page_bytes: u64) -> Result<(), K
     // They are in no device: only the time is.
     let has_time = flash.contains_key("transfer_ns");
     let taken = OF_CHANNEL.map(|name| flash.remove(name));
-
     let wrong = |name: &str, text: &str| {
         Err(KeyProblem {
             path: format!("flash.{name}"),
@@ -743,7 +742,6 @@ pub(crate) fn expand_channel(given: &mut Value, page_bytes: u64) -> Result<(), K
             meant: None,
         })
     };
-
     let [rate, width, spare] = taken
         .each_ref()
         .map(|value| value.as_ref().and_then(Value::as_u64));

@@ -200,18 +200,15 @@ fn load(dir: &Path, access: FolderAccess, accept: bool) -> Result<FoundFolder, I
     // A folder of an earlier version gets a state of this one, even if its journal is at rest.
     let is_whole =
         headers.begun && findings.list.is_empty() && report.dropped == 0 && header.has_sums();
-
     // No file has begun the generation that the next state takes (`rest`).
     let rests = is_whole
         && report.is_at_rest
         && headers.newest == header.generation
         && headers.last == header.generation
         && !witness.blank;
-
     let ends = is_whole && journals[slot(header.generation)].has_room_to_end();
     let files = SyncedFiles::of(locks.contents(), journal_files.each_ref())
         .map_err(|error| about(CONTENTS, error))?;
-
     let folder = Folder::new(locks, states, journals, header, files);
     Ok(FoundFolder {
         folder,
