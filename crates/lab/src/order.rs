@@ -55,7 +55,7 @@ pub(crate) struct OrderSpec {
 pub(crate) fn parse(text: &str) -> Result<OrderSpec, RunError> {
     let wrong = || {
         format!(
-            "unknown past of a file `{text}`: fresh, overwritten, remapped, deduplicated:SHARE or collected, `,run=N`"
+            "unknown past of a file `{text}`: fresh, overwritten, remapped, deduplicated:SHARE or collected, `,run=N` with 1, 2, 4, 8, 16 or 32 pages"
         )
     };
 
@@ -73,7 +73,8 @@ pub(crate) fn parse(text: &str) -> Result<OrderSpec, RunError> {
         _ => return Err(wrong().into()),
     };
 
-    if run == 0 || run > REQUEST_PAGES {
+    // The file is a multiple of a request, and whole runs fill it.
+    if !REQUEST_PAGES.is_multiple_of(run) {
         return Err(wrong().into());
     }
     Ok(OrderSpec { past, run })

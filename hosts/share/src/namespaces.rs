@@ -32,7 +32,7 @@ pub struct Counts {
     pub copied_counter_full: u64,
     /// Pages copied because remapping metadata had no room.
     pub copied_metadata_full: u64,
-    /// Pages copied for another reason: the scheme does not remap, or the namespace shares nothing.
+    /// Pages copied for another reason: the scheme does not remap, or not here, or the namespace shares nothing.
     pub copied_otherwise: u64,
     /// Flash pages programmed with host data.
     pub flash_data: u64,
@@ -53,7 +53,10 @@ impl Counts {
             no_effect: stats.no_effect,
             copied_counter_full: stats.demoted_counter_full,
             copied_metadata_full: stats.demoted_nvram_full + stats.demoted_watermark,
-            copied_otherwise: stats.demoted_degree_full + stats.demoted_unhinted + stats.copies,
+            copied_otherwise: stats.demoted_degree_full
+                + stats.demoted_unhinted
+                + stats.copies
+                + device.indirection_counts().demoted(),
             flash_data: stats.host_programs,
             flash_gc: stats.gc_programs,
             flash_metadata: stats.meta_programs,
@@ -76,7 +79,15 @@ impl Counts {
             no_effect: of("no_effect"),
             copied_counter_full: of("demoted_counter_full"),
             copied_metadata_full: of("demoted_nvram_full") + of("demoted_watermark"),
-            copied_otherwise: of("copies"),
+            copied_otherwise: [
+                "copies",
+                "demoted_degree_full",
+                "demoted_unhinted",
+                "demoted_units",
+            ]
+            .into_iter()
+            .map(of)
+            .sum(),
             flash_data: of("data_pages"),
             flash_gc: of("gc_pages"),
             flash_metadata: of("metadata_pages"),

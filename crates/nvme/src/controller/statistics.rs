@@ -13,7 +13,7 @@ const MAGIC: [u8; 8] = *b"RMPSTATS";
 const VERSION: u32 = 1;
 
 /// Names in the order of the page, the same as in `compare --json` where that has them.
-pub const NAMES: [&str; 29] = [
+pub const NAMES: [&str; 32] = [
     "host_pages",
     "flash_pages",
     "data_pages",
@@ -43,6 +43,9 @@ pub const NAMES: [&str; 29] = [
     "dedup_missed",
     "refresh_runs",
     "refresh_pages",
+    "demoted_degree_full",
+    "demoted_unhinted",
+    "demoted_units",
 ];
 
 /// Values in the order of `NAMES`; counters are since power-on.
@@ -80,6 +83,9 @@ pub fn read(device: &Device) -> [u64; NAMES.len()] {
         stats.dedup_missed,
         stats.refresh_runs,
         stats.refresh_programs,
+        stats.demoted_degree_full,
+        stats.demoted_unhinted,
+        device.indirection_counts().demoted(),
     ]
 }
 

@@ -488,7 +488,11 @@ fn discover(address: SocketAddr, options: &Options) -> Result<String, ClientErro
     let entry = entry.map_err(|_| broken("a discovery log"))?;
 
     // Names are padded with zeroes.
-    let len = entry.subnqn.iter().position(|byte| *byte == 0).unwrap_or(0);
+    let len = entry
+        .subnqn
+        .iter()
+        .position(|byte| *byte == 0)
+        .unwrap_or(entry.subnqn.len());
     String::from_utf8(entry.subnqn[..len].to_vec())
         .map_err(|_| broken("a name in the discovery log"))
 }

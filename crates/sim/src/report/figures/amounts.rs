@@ -137,16 +137,17 @@ impl<'a> Series<'a> {
 
     /// Remaps that became copies, by cause.
     pub(super) fn demotions(&self) -> Figure {
-        const NAMES: [&str; 6] = [
+        const NAMES: [&str; 7] = [
             "reference counter full",
             "NVRAM full",
             "watermark",
             "slots full",
+            "not programmed for the new owner",
             "other places in their units",
             "parts of a unit",
         ];
         let has_units = self.runs.iter().any(|run| run.indirection.is_some());
-        let names = if has_units { &NAMES[..] } else { &NAMES[..4] };
+        let names = if has_units { &NAMES[..] } else { &NAMES[..5] };
 
         let bars = self.bars(|run, _| {
             let tried = attempted(run) as f64;
@@ -157,6 +158,7 @@ impl<'a> Series<'a> {
                 d.nvram_full,
                 d.watermark,
                 d.degree_full,
+                d.unhinted,
                 d.unaligned,
                 d.partial_unit,
             ];
