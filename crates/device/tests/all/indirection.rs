@@ -550,7 +550,7 @@ fn impossible_units_are_refused() {
         ),
         (
             &["geometry.page_bytes=65536"],
-            "page_bytes above 16384 and cell_bits need timing.engine",
+            "geometry.page_bytes = 65536 needs timing.engine",
         ),
     ] {
         let error = error(settings);
