@@ -1,7 +1,7 @@
 //! Images in folders: damage, copies, mismatched options, and the effect of signals and a full disk
 //! on a service.
 
-use crate::kit::{Words, run};
+use crate::kit::{Words, run, run_in};
 use crate::served::serve;
 use std::path::{Path, PathBuf};
 
@@ -309,6 +309,35 @@ fn what_is_wrong_with_the_options_is_said_before_the_recovery() {
     run("serve").fails(2, &["--image", "--memory"]);
     run("serve --image nowhere").fails(1, &["nowhere", "`remap-ssd image create`"]);
     other.stop();
+}
+
+#[test]
+fn sizes_that_contradict_each_other_are_noted_and_room_that_is_missing_is_said() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let create = |args: &[&str]| run_in(dir.path(), &["image", "create"].and(args));
+    let plain = create(&["plain", "--size", "16MiB"]).ok();
+    assert_eq!(plain.err, "");
+    let spare = [
+        "spare",
+        "--size",
+        "16MiB",
+        "--set",
+        "geometry.superblocks=150",
+    ];
+    let spare = create(&spare).ok();
+    let words = ["note: the settings give", "16.0 MiB for hosts", "--size"];
+    assert!(
+        words.iter().all(|word| spare.err.contains(word)),
+        "{}",
+        spare.err
+    );
+
+    // The largest device needs more than a disk has, but for disks of 5 TB and more.
+    let disk = rustix::fs::statvfs(dir.path()).expect("a file system");
+    if disk.f_bavail * disk.f_frsize < 4 << 40 {
+        create(&["large", "--size", "4TiB"])
+            .fails_in_one_line(1, &["No space left", "it needs 4", "are free"]);
+    }
 }
 
 #[test]

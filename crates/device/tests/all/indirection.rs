@@ -552,6 +552,14 @@ fn impossible_units_are_refused() {
             &["geometry.page_bytes=65536"],
             "geometry.page_bytes = 65536 needs timing.engine",
         ),
+        (
+            &["geometry.planes=4"],
+            "geometry.planes = 4 needs timing.engine",
+        ),
+        (
+            &["flash.program_ns=400us/900us"],
+            "flash.program_ns = [400000, 900000] is a time for each type of page",
+        ),
     ] {
         let error = error(settings);
         assert!(error.contains(wanted), "{settings:?}: {error}");
