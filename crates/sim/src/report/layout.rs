@@ -39,8 +39,8 @@ pub(super) fn folded(table: &str, widths: &[usize], room: Option<usize>) -> Stri
         return table.to_owned();
     };
 
-    // Each block has as many of the other columns as fit, and at least one. The space after its last
-    // column may be beyond the window.
+    // Each block has as many of the other columns as fit, and at least one. The space of two after its
+    // last column is left out.
     let mut blocks: Vec<Range<usize>> = Vec::new();
     let mut at = *first;
     for width in others {
@@ -56,7 +56,8 @@ pub(super) fn folded(table: &str, widths: &[usize], room: Option<usize>) -> Stri
 
     let part = |line: &str, block: &Range<usize>| {
         let cells = line.chars().enumerate();
-        let kept = cells.filter(|(at, _)| at < first || block.contains(at));
+        let shown = block.start..block.end - 2;
+        let kept = cells.filter(|(at, _)| at < first || shown.contains(at));
         let text: String = kept.map(|(_, char)| char).collect();
         format!("{}\n", text.trim_end())
     };
@@ -115,7 +116,7 @@ mod tests {
         assert_eq!(
             table(Some(15)),
             "x         n   m\n───────────────\na         1   2\nlong  1,000  20\n\n\
-             x       l\n───────\na       3\nlong  300\n"
+             x       l\n─────────\na       3\nlong  300\n"
         );
         for line in table(Some(5)).lines() {
             assert!(
