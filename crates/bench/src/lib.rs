@@ -6,6 +6,7 @@
 //! bare        an FTL that consists only of arrays
 //! memory      the resident memory of this process
 //! service     the device as hosts see it, over NVMe/TCP on the loopback
+//! text        the results as text
 //! ```
 //! Invariants: everything is measured in this process, one after the other; each number is the
 //! median of several rounds. Absent: virtual time, which runs show; printing.
@@ -18,6 +19,7 @@ mod memory;
 pub mod service;
 mod simulator;
 mod subject;
+pub mod text;
 
 pub use error::BenchError;
 pub use simulator::{BenchSize, NandResults, Results, Runs, Scaled, SimulatorBench};

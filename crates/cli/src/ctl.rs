@@ -7,6 +7,7 @@
 use crate::failure::Failure;
 use crate::output::{self, pairs, table};
 use remap_ssd_http::{Token, client};
+use remap_ssd_sim::report::format::{bytes, exact, seconds};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,8 +19,8 @@ pub(crate) struct Args {
     /// HTTP address of the service (`serve --http`).
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9420")]
     pub connect: String,
-    /// The file with the token (`serve --http-token`); required for all verbs that change
-    /// something.
+    /// The file with the token (`serve --http-token`); required for all verbs that change something
+    /// [default: ~/.config/remap-ssd/token, if it is there].
     #[arg(long, value_name = "FILE")]
     pub token: Option<PathBuf>,
     /// Print the answer as JSON.
@@ -32,13 +33,13 @@ pub(crate) struct Args {
 const EXAMPLES: &str = "\
 Examples:
   remap-ssd ctl hosts
-  remap-ssd ctl --token token drop nqn.2014-08.org.nvmexpress:uuid:...
-  remap-ssd ctl --token token power-cut
-  remap-ssd ctl --token token inject read-error --lba 100 --blocks 8
-  remap-ssd ctl --token token latency emulated
-  remap-ssd ctl --token token ana 127.0.0.1:4420 inaccessible
-  remap-ssd ctl namespaces --json; remap-ssd ctl --token token release 1     # a dead host's reservation
-  remap-ssd ctl --token token snapshot /backup/disk-monday && remap-ssd image check /backup/disk-monday
+  remap-ssd ctl drop nqn.2014-08.org.nvmexpress:uuid:...
+  remap-ssd ctl --token token power-cut      # a token in another place than ~/.config/remap-ssd/token
+  remap-ssd ctl inject read-error --lba 100 --blocks 8
+  remap-ssd ctl latency emulated
+  remap-ssd ctl ana 127.0.0.1:4420 inaccessible
+  remap-ssd ctl namespaces --json; remap-ssd ctl release 1     # a dead host's reservation
+  remap-ssd ctl snapshot /backup/disk-monday && remap-ssd image check /backup/disk-monday
   remap-ssd ctl statistics --json
 
 Exit codes: 0 success, 1 the service refused or cannot be reached, 2 mistake in the arguments.";
@@ -148,13 +149,14 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 /// The service cannot be reached, or refuses.
 pub(crate) fn command(args: &Args) -> Result<(), Failure> {
     let (path, body) = request(&args.verb)?;
-    let token = args
-        .token
-        .as_deref()
-        .map(|file| Token::load(file).map_err(|error| Failure::about(file.display(), error)));
+    let file = args.token.clone().or_else(Token::default_file);
+    let token =
+        file.map(|file| Token::load(&file).map_err(|error| Failure::about(file.display(), error)));
     let token = token.transpose()?;
 
     let body = body.map(|body| body.to_string().into_bytes());
+    // Only what takes long is seen, such as a snapshot.
+    let bar = output::bar(args.json, None, "{spinner} {elapsed}");
     let answer = client::ask(
         &args.connect,
         &path,
@@ -162,6 +164,7 @@ pub(crate) fn command(args: &Args) -> Result<(), Failure> {
         token.as_ref(),
         PATIENCE,
     );
+    bar.finish_and_clear();
     let answer = answer.map_err(|error| Failure::about(&args.connect, error))?;
 
     // A response that is not JSON comes from another server at that address.
@@ -174,7 +177,7 @@ pub(crate) fn command(args: &Args) -> Result<(), Failure> {
         return Err(match answer.status {
             400 => Failure::Usage(sentence),
             // The option helps only if no token was sent.
-            401 | 403 if args.token.is_none() => {
+            401 | 403 if token.is_none() => {
                 Failure::failed(format_args!("{sentence} (ctl --token FILE)"))
             }
             _ => Failure::Failed(sentence),
@@ -255,7 +258,7 @@ fn show(verb: &CtlCommand, value: &Value) -> Result<(), Failure> {
             // Values with parts, such as a recovery report, are only in the output of `--json`.
             let rows = rows.filter(|(_, value)| !value.is_object());
             let rows: Vec<_> = rows
-                .map(|(name, value)| (name.replace('_', " "), text(value)))
+                .map(|(name, value)| (label(name), text(name, value)))
                 .collect();
             return output::text(&pairs(&rows));
         }
@@ -263,21 +266,38 @@ fn show(verb: &CtlCommand, value: &Value) -> Result<(), Failure> {
 
     let cell = |one: &Value, column: &str| match &one[column] {
         // Only the type of a reservation; `--json` also has its holder.
-        Value::Object(parts) => text(parts.get("type").unwrap_or(&Value::Null)),
-        value => text(value),
+        Value::Object(parts) => text(column, parts.get("type").unwrap_or(&Value::Null)),
+        value => text(column, value),
     };
     let row = |one: &Value| columns.iter().map(|column| cell(one, column)).collect();
     let rows: Vec<Vec<String>> = value.as_array().into_iter().flatten().map(row).collect();
-    output::text(&table(columns, &rows))
+    let head: Vec<String> = columns.iter().map(|column| label(column)).collect();
+    let head: Vec<&str> = head.iter().map(String::as_str).collect();
+    output::text(&table(&head, &rows))
 }
 
-/// Formats a value. Hosts choose their names, so unprintable characters are escaped.
-fn text(value: &Value) -> String {
+/// A field's name in words, without its unit, which is beside the value.
+fn label(name: &str) -> String {
+    let units = ["_bytes", "_seconds"];
+    let words = units.iter().find_map(|unit| name.strip_suffix(unit));
+    words.unwrap_or(name).replace('_', " ")
+}
+
+/// Formats a value with its unit. Hosts choose their names, so unprintable characters are escaped.
+fn text(name: &str, value: &Value) -> String {
+    let is_unit = |unit| name == unit || name.ends_with(&format!("_{unit}"));
     match value {
         Value::String(text) => remap_ssd_nvme::Escaped::text(text).to_string(),
-        Value::Number(number) if number.is_f64() => {
-            format!("{:.3}", number.as_f64().unwrap_or(0.0))
-        }
+        Value::Number(number) => match (number.as_u64(), number.as_f64().unwrap_or(0.0)) {
+            (_, value) if is_unit("seconds") => seconds(value),
+            (Some(count), _) if is_unit("bytes") => bytes(count),
+            // Identifiers, not counts.
+            (Some(number), _) if ["connection", "controller", "queue", "nsid"].contains(&name) => {
+                number.to_string()
+            }
+            (Some(count), _) => exact(count),
+            (None, value) => format!("{value:.3}"),
+        },
         Value::Null => "none".into(),
         other => other.to_string(),
     }

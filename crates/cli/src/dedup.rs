@@ -16,7 +16,7 @@ use remap_ssd_device::{Disk, HoldError};
 use remap_ssd_fuse::{Mounted, Pages};
 use remap_ssd_nvme::tcp::client::{Client, ClientError};
 use remap_ssd_sim::report::format::{bytes, exact};
-use remap_ssd_store::{ImageDisk, ImageError, new_holder};
+use remap_ssd_store::new_holder;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
@@ -80,10 +80,9 @@ fn yes_or_no(text: &str) -> Result<bool, String> {
 /// # Errors
 /// A device error, unsuitable contents, or an unusable folder.
 pub(crate) fn command(args: &Args) -> Result<(), Failure> {
-    if let Some(dir) = &args.place.image {
-        let about = |error: ImageError| Failure::about(dir.display(), error);
-        let disk = ImageDisk::open(dir, args.place.nsid).map_err(about)?;
-        return serve_on(disk, args)?.close().map_err(about);
+    if let Some(disk) = args.place.open_image()? {
+        let closed = serve_on(disk, args)?.close();
+        return closed.map_err(|error| Failure::about(args.place.name(), error));
     }
     let mut disk = args.place.connect()?;
     hold(&mut disk).map_err(|why| Failure::about(args.place.name(), why))?;

@@ -1,15 +1,12 @@
 //! `inspect`: the contents and the consistency of a device image.
 //!
 //! Invariant: an invalid or damaged image gives a message. Absent: the inspection
-//! (`remap_ssd_device::inspect`), and repair.
+//! (`remap_ssd_device::inspect`), its presentation (`remap_ssd_study::inspected`), and repair.
 
 use crate::failure::Failure;
-use crate::output::{self, counted, pairs};
-use remap_ssd_device::inspect::{Inspection, SuperblockRow};
-use remap_ssd_ftl::{RecoveryReport, Usage};
-use remap_ssd_sim::report::format::{bytes, exact, number, percent};
-use remap_ssd_study::device_rows;
-use serde_json::json;
+use crate::output::{self, pairs};
+use remap_ssd_device::inspect::Inspection;
+use remap_ssd_study::{device_rows, inspected};
 use std::path::PathBuf;
 
 /// Shows the contents of a device image: superblocks, segment groups, wear, recovery report. Checks
@@ -45,178 +42,25 @@ pub(crate) fn command(args: &Args) -> Result<(), Failure> {
     let path = args.image.display();
     let found = Inspection::of(&args.image).map_err(|error| Failure::about(path, error))?;
 
-    output::result(args.json, || as_json(&found), || as_text(args, &found))?;
+    let json = || inspected::json(&found);
+    output::result(args.json, json, || as_text(args, &found))?;
 
     // Everything is shown first: damage is a finding, not a reason to stop.
     Failure::found_unless(found.is_clean())
 }
 
-fn as_json(found: &Inspection) -> serde_json::Value {
-    json!({
-        "device": found.device.config(),
-        "scheme": found.device.config().firmware.scheme,
-        "superblocks": found.superblocks,
-        "wear": found.wear,
-        "usage": found.usage,
-        "recovery": found.recovery,
-        "consistent": found.contradiction.is_none(),
-        "contradiction": found.contradiction,
-        "unreadable_pages": found.unreadable,
-    })
-}
-
 fn as_text(args: &Args, found: &Inspection) -> String {
-    let Inspection {
-        device,
-        superblocks: rows,
-        wear,
-        usage,
-        recovery,
-        ..
-    } = found;
-    let mut text = format!("{}: {}\n\n", args.image.display(), device.config().name);
-    text.push_str(&pairs(&device_rows(device.config())));
+    let config = found.device.config();
+    let mut text = format!("{}: {}\n\n", args.image.display(), config.name);
+    text.push_str(&pairs(&device_rows(config)));
     text.push('\n');
-    let unreadable = match found.unreadable {
-        0 => "all readable".into(),
-        some => format!("{} cannot be read", counted(some, "page")),
-    };
-    let tables = found.contradiction.clone();
-    let [least, most] = [wear.min, wear.max].map(|count| exact(count.into()));
-    let mut facts = contents(rows, usage);
-    facts.extend([
-        (
-            "erases of a block",
-            format!("mean {}, {least} to {most}", number(wear.mean)),
-        ),
-        ("recovery read", recovery_line(recovery)),
-        (
-            "recovery found",
-            format!(
-                "{} mapped, {} lost, {} interrupted",
-                counted(recovery.mapped, "logical page"),
-                exact(recovery.lost),
-                counted(recovery.aborted, "atomic command")
-            ),
-        ),
-        (
-            "tables",
-            tables.unwrap_or_else(|| "agree with each other".into()),
-        ),
-        ("mapped pages", unreadable),
-    ]);
-    text.push_str(&pairs(&facts));
+    text.push_str(&pairs(&inspected::rows(found)));
 
     // A large device has thousands of superblocks.
     if !args.summary {
+        let (head, rows) = inspected::superblocks(found);
         text.push('\n');
-        text.push_str(&superblock_table(rows));
+        text.push_str(&output::table(&head, &rows));
     }
     text
-}
-
-/// Totals of the superblocks.
-fn contents(rows: &[SuperblockRow], usage: &Usage) -> Vec<(&'static str, String)> {
-    let state = |state: &str| exact(rows.iter().filter(|row| row.state == state).count() as u64);
-    let sum = |of: fn(&SuperblockRow) -> u64| rows.iter().map(of).sum::<u64>();
-    let [free, open, closed, retired] = ["free", "open", "closed", "retired"].map(state);
-    let bad = counted(sum(|row| row.bad_blocks.into()), "bad block");
-    let live = exact(sum(|row| row.live.into()));
-    let mappings = counted(sum(|row| row.remapped.into()), "mapping");
-    vec![
-        (
-            "superblocks",
-            format!("{free} free, {open} open, {closed} closed, {retired} retired; {bad}"),
-        ),
-        ("pages", format!("{live} live, {mappings} by remaps")),
-        ("remapping metadata", usage_line(usage)),
-        (
-            "segment groups",
-            format!(
-                "{}, {} entries for {}, the largest group {}",
-                counted(sum(|row| row.segments as u64), "segment"),
-                exact(sum(|row| row.entries.into())),
-                // More than the number of entries if an entry covers several pages.
-                counted(sum(|row| row.entry_pages), "page"),
-                bytes(usage.largest_group_bytes)
-            ),
-        ),
-    ]
-}
-
-fn usage_line(usage: &Usage) -> String {
-    match usage.capacity_bytes {
-        0 if usage.p2l_bytes > 0 => format!(
-            "tables of {} (L2P) and {} (P2L), {} of it taken, {} valid",
-            bytes(usage.l2p_bytes),
-            bytes(usage.p2l_bytes),
-            bytes(usage.used_bytes),
-            bytes(usage.valid_bytes)
-        ),
-        0 => "without limit".into(),
-        capacity => format!(
-            "{} of {} used ({}), {} valid",
-            bytes(usage.used_bytes),
-            bytes(capacity),
-            percent(usage.used_bytes as f64 / capacity as f64),
-            bytes(usage.valid_bytes)
-        ),
-    }
-}
-
-fn recovery_line(recovery: &RecoveryReport) -> String {
-    format!(
-        "{} heads, {} tails, {} OOB areas, {} bitmap and {} log pages, {} of NVRAM: {} records",
-        exact(recovery.head_pages),
-        exact(recovery.tail_pages),
-        exact(recovery.oob_pages),
-        exact(recovery.bitmap_pages),
-        exact(recovery.log_pages),
-        bytes(recovery.nvram_bytes),
-        exact(recovery.records)
-    )
-}
-
-fn superblock_table(rows: &[SuperblockRow]) -> String {
-    let head = [
-        "superblock",
-        "state",
-        "stream",
-        "live",
-        "remapped",
-        "capacity",
-        "erases",
-        "bad",
-        "segments",
-        "entries",
-        "for pages",
-        "on flash",
-    ];
-
-    let cells = |row: &SuperblockRow| {
-        let numbers = [
-            row.live,
-            row.remapped,
-            row.capacity,
-            row.erases,
-            row.bad_blocks,
-            row.segments as u32,
-            row.entries,
-        ]
-        .map(u64::from);
-
-        // Text columns first, then numbers.
-        let words = [row.id.to_string(), row.state.into(), row.stream.into()];
-        words
-            .into_iter()
-            .chain(
-                numbers
-                    .into_iter()
-                    .chain([row.entry_pages, row.flash_pages.into()])
-                    .map(exact),
-            )
-            .collect()
-    };
-
-    output::table(&head, &rows.iter().map(cells).collect::<Vec<_>>())
 }

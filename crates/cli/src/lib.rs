@@ -17,6 +17,7 @@ mod experiment;
 mod failure;
 mod inspect;
 mod interrupt;
+mod key;
 mod manual;
 mod output;
 mod place;
@@ -31,8 +32,9 @@ mod watch;
 
 use remap_ssd_study::{numbers, settings};
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use failure::Failure;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// An SSD whose pages can be remapped: simulate it, test it under power cuts, serve it.
@@ -78,6 +80,8 @@ enum Command {
     Watch(Box<watch::Args>),
     /// Inspects and changes a served device: hosts, power cuts, faults, snapshots.
     Ctl(ctl::Args),
+    /// Prints a new key with which a host authenticates, or connects by TLS.
+    Key(key::Args),
     /// Manages files on a device, for host software that shares pages instead of writing them
     /// twice.
     Volume(volume::Args),
@@ -92,7 +96,7 @@ enum Command {
     Presets(presets::Args),
     /// Writes workloads as traces, and analyses traces and workloads.
     Trace(trace::Args),
-    /// Prints a script that completes commands and options in a shell.
+    /// Prints a script that completes commands, options and their values in a shell.
     Completions(manual::Completions),
     /// Writes manual pages, one for each command.
     Manual(manual::Manual),
@@ -100,7 +104,7 @@ enum Command {
 
 /// Runs the program on the arguments of the process.
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match parse() {
         Ok(mut cli) => {
             // The original command line, because a result includes the command that reproduces it.
             if let Command::Compare(line) = &mut cli.command {
@@ -122,6 +126,19 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// Parses the arguments of the process. Help is wrapped in a window; `help WORDS --help` is the help of
+/// these words.
+fn parse() -> Result<Cli, clap::Error> {
+    let mut words: Vec<OsString> = std::env::args_os().collect();
+    if words.get(1).is_some_and(|word| word == "help") {
+        words.retain(|word| word != "--help" && word != "-h");
+    }
+    // 0 is as wide as the text.
+    let mut command = Cli::command().term_width(output::window().unwrap_or(0));
+    let mut matches = command.try_get_matches_from_mut(words)?;
+    Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
+}
+
 /// Runs one command.
 ///
 /// # Errors
@@ -138,6 +155,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Serve(args) => service::serve::command(&args),
         Command::Io(args) => service::io::command(&args),
         Command::Ctl(args) => ctl::command(&args),
+        Command::Key(args) => key::command(&args),
         Command::Watch(args) => watch::command(*args),
         Command::Volume(args) => volume::command(&args),
         Command::Share(args) => share::command(&args),

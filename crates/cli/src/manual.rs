@@ -7,11 +7,16 @@
 use crate::Cli;
 use crate::failure::Failure;
 use crate::output;
-use clap::CommandFactory;
+use clap::builder::{PossibleValue, TypedValueParser};
+use clap::{Arg, Command, CommandFactory};
+use remap_ssd_ftl::SchemeKind;
+use remap_ssd_sim::workload::NamedWorkload;
+use remap_ssd_study::names;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Prints a script that completes commands and options in a shell.
+/// Prints a script that completes commands, options and their values in a shell.
 #[derive(Debug, clap::Args)]
 #[command(after_help = COMPLETIONS_EXAMPLES)]
 pub(crate) struct Completions {
@@ -36,6 +41,48 @@ pub(crate) struct Manual {
 const MANUAL_EXAMPLES: &str = "\
 Examples:
   remap-ssd manual ~/.local/share/man/man1 && man remap-ssd-compare";
+
+/// A parser with its own errors, and the values that a shell completes.
+#[derive(Clone)]
+pub(crate) struct Completed<P>(pub(crate) P, pub(crate) fn() -> Vec<String>);
+
+impl<P: TypedValueParser> TypedValueParser for Completed<P> {
+    type Value = P::Value;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<P::Value, clap::Error> {
+        self.0.parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        possible((self.1)())
+    }
+}
+
+/// Values for completion; none if there is no list of them.
+pub(crate) fn possible(values: Vec<String>) -> Option<Box<dyn Iterator<Item = PossibleValue>>> {
+    let is_list = !values.is_empty();
+    is_list.then(|| Box::new(values.into_iter().map(PossibleValue::new)) as _)
+}
+
+/// A scheme, completed.
+pub(crate) fn scheme() -> impl TypedValueParser<Value = SchemeKind> {
+    Completed(str::parse::<SchemeKind>, names::schemes)
+}
+
+/// A preset, completed.
+pub(crate) fn preset() -> impl TypedValueParser<Value = String> {
+    Completed(clap::builder::StringValueParser::new(), names::presets)
+}
+
+/// A workload, completed.
+pub(crate) fn workload() -> impl TypedValueParser<Value = NamedWorkload> {
+    Completed(str::parse::<NamedWorkload>, names::workloads)
+}
 
 /// Runs `completions`.
 ///
@@ -62,13 +109,34 @@ pub(crate) fn manual(args: &Manual) -> Result<(), Failure> {
     write_pages(folder, &program)
 }
 
+/// Options with their values, then arguments.
+fn synopsis(name: &str, command: &Command) -> String {
+    let shown = |arg: &&Arg| !arg.is_hide_set() && arg.get_id() != "help";
+    let one = |arg: &Arg| {
+        let is_free = !arg.is_required_set() && !arg.is_positional();
+        let usage = arg.clone().to_string();
+        if is_free { format!("[{usage}]") } else { usage }
+    };
+    let options = command.get_arguments().filter(|arg| !arg.is_positional());
+    let options = options.filter(shown).map(one);
+    let positionals = command.get_positionals().filter(shown).map(one);
+    let below = command.has_subcommands().then(|| "<COMMAND>".to_owned());
+    let words = options.chain(positionals).chain(below);
+    std::iter::once(name.to_owned())
+        .chain(words)
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
 /// Writes the page of a command and those of its subcommands.
-fn write_pages(folder: &Path, command: &clap::Command) -> Result<(), Failure> {
+fn write_pages(folder: &Path, command: &Command) -> Result<(), Failure> {
     let name = command.get_display_name().unwrap_or(command.get_name());
     let path = folder.join(format!("{name}.1"));
 
+    // The usage of a whole option is its name and its value, which the crate's own synopsis lacks.
+    let usage = synopsis(name, command);
     let mut page = Vec::new();
-    clap_mangen::Man::new(command.clone())
+    clap_mangen::Man::new(command.clone().override_usage(usage))
         .render(&mut page)
         .map_err(Failure::failed)?;
     fs::write(&path, page).map_err(|error| Failure::about(path.display(), error))?;

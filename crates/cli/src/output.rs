@@ -5,12 +5,15 @@
 use crate::failure::Failure;
 use crate::interrupt::SIGNALLED;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use remap_ssd_sim::report::layout;
 use std::fmt;
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 pub(crate) use remap_ssd_sim::report::format::counted;
+pub(crate) use remap_ssd_sim::report::layout::pairs;
 
 /// Writes text to standard output.
 ///
@@ -52,6 +55,13 @@ pub(crate) fn note(text: impl fmt::Display) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
+/// Says which files were written.
+pub(crate) fn written(files: &[PathBuf]) {
+    for file in files {
+        note(format_args!("written to {}", file.display()));
+    }
+}
+
 /// Reports a failure to the user, and to the shell by the exit code.
 pub(crate) fn failure(failure: &Failure) -> ExitCode {
     match failure {
@@ -72,26 +82,20 @@ pub(crate) fn failure(failure: &Failure) -> ExitCode {
     ExitCode::from(1 + u8::from(matches!(failure, Failure::Usage(_))))
 }
 
-/// Lines of a label and a text each, with the texts aligned.
-pub(crate) fn pairs<L: AsRef<str>, T: AsRef<str>>(rows: &[(L, T)]) -> String {
-    let width = rows
-        .iter()
-        .map(|(label, _)| label.as_ref().chars().count())
-        .max()
-        .unwrap_or(0);
-    rows.iter()
-        .map(|(label, text)| format!("{:width$}  {}\n", label.as_ref(), text.as_ref()))
-        .collect()
+/// Columns of the window: of the terminal, or by `COLUMNS`; none if there is neither.
+pub(crate) fn window() -> Option<usize> {
+    let given = std::env::var("COLUMNS")
+        .ok()
+        .and_then(|text| text.parse().ok());
+    let of_terminal = || rustix::termios::tcgetwinsize(io::stdout()).ok();
+    let room = given.or_else(|| of_terminal().map(|size| size.ws_col.into()));
+    room.filter(|room| *room > 0)
 }
 
-/// A table: a heading, then rows; the first column left-aligned, all others right-aligned.
+/// A table: a heading, then rows; the first column left-aligned, all others right-aligned; folded in a
+/// narrow window.
 pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
-    let widths = widths(head, rows);
-    let mut text = line(head, &widths);
-    text += &"─".repeat(widths.iter().sum::<usize>() + 2 * (widths.len() - 1));
-    text.push('\n');
-    text.extend(rows.iter().map(|row| line(row, &widths)));
-    text
+    layout::columns(head, rows, window())
 }
 
 /// A table, or a sentence if it has no rows.
@@ -101,27 +105,6 @@ pub(crate) fn table_or(none: &str, head: &[&str], rows: &[Vec<String>]) -> Strin
     } else {
         table(head, rows)
     }
-}
-
-/// The widths of columns, in characters.
-fn widths(head: &[&str], rows: &[Vec<String>]) -> Vec<usize> {
-    let width = |(column, head): (usize, &&str)| {
-        let cells = rows.iter().filter_map(|row| row.get(column));
-        let cells = cells.map(|cell| cell.chars().count());
-        cells.max().unwrap_or(0).max(head.chars().count())
-    };
-    head.iter().enumerate().map(width).collect()
-}
-
-fn line<T: AsRef<str>>(cells: &[T], widths: &[usize]) -> String {
-    let cell = |(column, (cell, width)): (usize, (&T, &usize))| match column {
-        0 => format!("{:<width$}", cell.as_ref()),
-        _ => format!("{:>width$}", cell.as_ref()),
-    };
-    let cells: Vec<String> = cells.iter().zip(widths).enumerate().map(cell).collect();
-
-    // Trailing spaces would show in a diff.
-    format!("{}\n", cells.join("  ").trim_end())
 }
 
 /// Where progress is drawn: JSON is for programs, whose logs it would fill.
@@ -142,21 +125,4 @@ pub(crate) fn bar(as_json: bool, steps: Option<u64>, template: &str) -> Progress
     let bar = ProgressBar::with_draw_target(steps, progress_target(as_json)).with_style(style);
     bar.enable_steady_tick(Duration::from_millis(250));
     bar
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn columns_are_as_wide_as_their_widest_cell_and_numbers_end_below_each_other() {
-        let rows = [
-            vec!["a".to_owned(), "1".to_owned()],
-            vec!["long".to_owned(), "1,000".to_owned()],
-        ];
-        assert_eq!(
-            table(&["x", "n"], &rows),
-            "x         n\n───────────\na         1\nlong  1,000\n"
-        );
-    }
 }

@@ -5,6 +5,8 @@
 use crate::failure::Failure;
 use remap_ssd_nvme::auth::HostKeys;
 use remap_ssd_nvme::tcp::client::{Client, Options};
+use remap_ssd_store::{ImageDisk, StoreError};
+use std::fmt::Display;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -12,8 +14,8 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct NamespacePlace {
     /// Address of the server.
-    #[arg(long, value_name = "HOST:PORT", required_unless_present = "image")]
-    pub connect: Option<String>,
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:4420")]
+    pub connect: String,
     /// Folder of a device that no server has open.
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["connect", "nqn", "hostnqn", "secret"])]
     pub image: Option<PathBuf>,
@@ -76,14 +78,41 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     Ok(data)
 }
 
+/// Error of an image, which may not be there.
+pub(crate) fn no_image(dir: &Path, why: impl Display) -> Failure {
+    let hint = match dir.exists() {
+        true => "",
+        false => "; `remap-ssd image create` makes an image",
+    };
+    Failure::about(dir.display(), format_args!("{why}{hint}"))
+}
+
 impl NamespacePlace {
     /// Name of the place in messages.
     pub(crate) fn name(&self) -> String {
-        match (&self.connect, &self.image) {
-            (Some(address), _) => address.clone(),
-            (None, Some(dir)) => dir.display().to_string(),
-            (None, None) => String::new(),
+        match &self.image {
+            Some(dir) => dir.display().to_string(),
+            None => self.connect.clone(),
         }
+    }
+
+    /// The namespace as a disk of an image, if it is in a folder.
+    ///
+    /// # Errors
+    /// There is no image in the folder, or it cannot be opened.
+    pub(crate) fn open_image(&self) -> Result<Option<ImageDisk>, Failure> {
+        let open =
+            |dir: &PathBuf| ImageDisk::open(dir, self.nsid).map_err(|why| no_image(dir, why));
+        self.image.as_ref().map(open).transpose()
+    }
+
+    /// Error of a volume here.
+    pub(crate) fn about_store(&self, error: StoreError) -> Failure {
+        let hint = match error {
+            StoreError::NoVolume(_) => "; `remap-ssd volume create` makes one",
+            _ => "",
+        };
+        Failure::about(self.name(), format_args!("{error}{hint}"))
     }
 
     /// Connects to the server.

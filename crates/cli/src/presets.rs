@@ -4,6 +4,7 @@
 //! (`remap_ssd_device::preset`).
 
 use crate::failure::Failure;
+use crate::manual::preset;
 use crate::output::{self, pairs};
 use remap_ssd_device::{DeviceConfig, PRESETS, Preset, reference};
 use remap_ssd_study::device_rows;
@@ -15,7 +16,7 @@ use serde_json::json;
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Print this preset as a device file for `compare --config`, with a comment for each key.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = preset(), hide_possible_values = true)]
     pub toml: Option<String>,
     /// Print the JSON schema of device files, for editors that complete and check TOML.
     #[arg(long, conflicts_with_all = ["toml", "json"])]

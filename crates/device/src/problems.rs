@@ -110,9 +110,6 @@ impl DeviceConfig {
 
     fn keys_of_nand_alone(&self) -> Vec<KeyProblem> {
         let Self { flash, timing, .. } = self;
-        let has_page_types = [flash.read_ns, flash.program_ns]
-            .iter()
-            .any(|times| times.times().len() > 1);
         // A key at its default changes nothing: a file may name all keys.
         let has_own_keys = TimingConfig {
             engine: TimingEngine::default(),
@@ -120,20 +117,31 @@ impl DeviceConfig {
         } != TimingConfig::default();
 
         let mut wrong = Vec::new();
-        if has_page_types {
-            wrong.push(problem(
-                "flash",
-                "several times for flash.read_ns or flash.program_ns need timing.engine = \"nand\"",
-            ));
+        let times = [
+            ("flash.read_ns", flash.read_ns),
+            ("flash.program_ns", flash.program_ns),
+        ];
+        for (path, times) in times {
+            if let several @ [first, _, ..] = times.times() {
+                let text = format!(
+                    "{path} = {several:?} is a time for each type of page of a word line, which needs timing.engine = \"nand\": \
+                     give one time, such as {first}"
+                );
+                wrong.push(problem(path, &text));
+            }
         }
-        if self.geometry.stripe() > 1 {
-            let unit = self.geometry.word_line().indirection_bytes;
-            wrong.push(problem(
-                "geometry",
-                &format!(
-                    "planes, page_bytes above {unit} and cell_bits need timing.engine = \"nand\""
-                ),
-            ));
+        let word_line = self.geometry.word_line();
+        let unit = word_line.indirection_bytes;
+        let keys = [
+            ("geometry.planes", word_line.planes, 1),
+            ("geometry.page_bytes", word_line.page_bytes, unit),
+            ("geometry.cell_bits", word_line.bits, 1),
+        ];
+        for (path, value, usual) in keys.into_iter().filter(|(_, value, usual)| value > usual) {
+            let text = format!(
+                "{path} = {value} needs timing.engine = \"nand\"; without it, it is {usual}"
+            );
+            wrong.push(problem(path, &text));
         }
         if has_own_keys {
             wrong.push(problem(

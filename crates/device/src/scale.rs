@@ -26,6 +26,7 @@
 use crate::config::{DeviceConfig, DeviceConfigError};
 use crate::factor;
 use remap_ssd_ftl::Config;
+use remap_ssd_media::Geometry;
 
 const DEALLOC_SLOTS_MIN: u32 = 64;
 const FS_PLACES_MIN: u32 = 64;
@@ -50,7 +51,8 @@ impl DeviceConfig {
         Ok(self)
     }
 
-    /// The scale at which a block is one word line: smaller ones give the same device.
+    /// The least scale: a block is one word line, or as many as leave a superblock room for data beside
+    /// its metadata.
     ///
     /// ```
     /// use remap_ssd_device::DeviceConfig;
@@ -60,7 +62,19 @@ impl DeviceConfig {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn scale_least(&self) -> f64 {
-        f64::from(self.geometry.stripe()) / f64::from(self.geometry.pages_per_block())
+        let (stripe, whole) = (self.geometry.stripe(), self.geometry.pages_per_block());
+        let has_room = |lines: &u32| {
+            let small = self.geometry.with_pages_per_block(lines * stripe);
+            small.is_ok_and(|small| self.has_room(&small))
+        };
+        let lines = (1..whole / stripe).find(has_room).unwrap_or(1);
+        f64::from(lines * stripe) / f64::from(whole)
+    }
+
+    /// Returns true unless superblocks of this geometry are nearly all metadata: with fewer data pages
+    /// in addition to head and tail.
+    fn has_room(&self, small: &Geometry) -> bool {
+        small.pages_per_superblock() >= self.firmware.metadata_pages(small) + 3
     }
 
     fn shrink(&mut self, factor: f64) -> Result<(), DeviceConfigError> {
@@ -78,10 +92,9 @@ impl DeviceConfig {
             .with_pages_per_block(pages_per_block)
             .map_err(|error| DeviceConfigError(error.to_string()))?;
 
-        // With fewer data pages in addition to head and tail, a superblock is nearly all metadata.
-        if small.pages_per_superblock() < self.firmware.metadata_pages(&small) + 3 {
+        if !self.has_room(&small) {
             return Err(DeviceConfigError(format!(
-                "scale {factor} leaves superblocks of {} pages, too small for their metadata and data: use a larger scale",
+                "superblocks of {} pages are too small for their metadata and data",
                 small.pages_per_superblock()
             )));
         }

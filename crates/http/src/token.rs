@@ -6,7 +6,7 @@
 use constant_time_eq::constant_time_eq;
 use std::fmt;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Minimum length of a token.
 pub(crate) const LEN_MIN: usize = 16;
@@ -43,6 +43,16 @@ impl Token {
         }
         let text = std::fs::read_to_string(path).map_err(TokenError::Unreadable)?;
         Self::new(&text)
+    }
+
+    /// The file in which clients look for a token, if it is there: `remap-ssd/token` in the folder for
+    /// configuration, `~/.config`.
+    pub fn default_file() -> Option<PathBuf> {
+        let given = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
+        let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".config"));
+        let folder = given.filter(|folder| folder.is_absolute()).or_else(home)?;
+        let file = folder.join("remap-ssd/token");
+        file.is_file().then_some(file)
     }
 
     /// Parses a token.

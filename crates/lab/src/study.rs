@@ -21,6 +21,7 @@ use crate::table::{Row, Table};
 use crate::variant::{self, VariantClaims};
 use crate::{export, page};
 use remap_ssd_device::Setting;
+use remap_ssd_sim::report::format::bytes;
 use remap_ssd_sim::report::sheet::TableForm;
 use std::collections::BTreeMap;
 
@@ -248,7 +249,8 @@ impl Study {
     /// Makes the runs that are not in the store.
     ///
     /// # Errors
-    /// A run failed, or its result cannot be stored; earlier results are kept.
+    /// A run needs more memory than there is for all; or one failed, or its result cannot be stored;
+    /// earlier results are kept.
     pub fn run(
         &self,
         store: &Store,
@@ -272,6 +274,15 @@ impl Study {
                 weight: run.weight(),
             })
             .collect();
+
+        let too_large = |(_, demand): &(&&GridRun, &Demand)| demand.memory > options.limits.memory;
+        if let Some((run, demand)) = missing.iter().zip(&demands).find(too_large) {
+            let [needed, given] = [demand.memory, options.limits.memory].map(bytes);
+            return Err(LabError::Wrong(format!(
+                "--memory: run `{}` needs about {needed}, and {given} are given",
+                run.title()
+            )));
+        }
 
         let weight = demands.iter().map(|demand| demand.weight).sum();
         tell(Event::Begun {

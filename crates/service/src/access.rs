@@ -13,6 +13,7 @@ use remap_ssd_nvme::auth::{Keyring, Keys};
 use remap_ssd_nvme::controller::{Rights, Subsystem};
 use remap_ssd_nvme::tcp::target::{Allowed, AllowedHost, Network, Port, Who};
 use std::collections::BTreeSet;
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -88,18 +89,10 @@ impl AccessEntry {
     }
 }
 
-/// Listening sockets or addresses for NVMe/TCP.
-pub(crate) enum Listen {
-    /// At these addresses; none if only other transports were requested.
-    At(Vec<SocketAddr>),
-    /// On a socket opened by a supervisor.
-    On(TcpListener),
-}
-
-/// Listening addresses, admitted hosts and their keys.
+/// Listening sockets, admitted hosts and their keys.
 pub(crate) struct Access {
-    /// The addresses or the socket that hosts connect to.
-    pub listen: Listen,
+    /// The sockets that hosts connect to; none if only other transports were requested.
+    pub listeners: Vec<TcpListener>,
     /// Hosts that may connect now.
     pub allowed: Allowed,
     /// The keys that hosts must prove.
@@ -109,11 +102,11 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    /// Creates it from the description of the service.
+    /// Creates it from the description of the service. Hosts can connect from now on, and wait.
     ///
     /// # Errors
-    /// A name without an address, an invalid file of keys, or an address that others can reach
-    /// without keys or a list of hosts.
+    /// A name without an address, an invalid file of keys, an address in use, or one that others
+    /// can reach without keys or a list of hosts.
     pub(crate) fn of(spec: &Spec) -> Result<Self, ServiceError> {
         let entries = spec.allow.iter().map(|text| AccessEntry::parse(text));
         let entries: Vec<AccessEntry> = entries.collect::<Result<_, _>>()?;
@@ -125,23 +118,24 @@ impl Access {
         } else {
             None
         };
-        let listen = if let Some(socket) = passed {
+        let keys = spec.keys.as_deref().map(load_keys).transpose()?;
+        let listeners = if let Some(socket) = passed {
             let address = socket.local_addr().map_err(ServiceError::failed)?;
             let given = address.ip().to_string();
             must_be_guarded(spec, &[(address, &given)])?;
-            Listen::On(socket)
+            vec![socket]
         } else {
             let listen = listen_on(spec)?;
             if listen.is_empty() {
                 spec.check_without_tcp()?;
             }
             must_be_guarded(spec, &listen)?;
-            Listen::At(listen.into_iter().map(|(address, _)| address).collect())
+            let bound = listen.into_iter().map(|(address, _)| bind(address));
+            bound.collect::<Result<_, _>>()?
         };
 
-        let keys = spec.keys.as_deref().map(load_keys).transpose()?;
         Ok(Self {
-            listen,
+            listeners,
             allowed,
             keyring: keys.map(|keys| Arc::new(Keyring::new(keys))),
             entries,
@@ -149,18 +143,18 @@ impl Access {
         })
     }
 
-    /// Splits it into the listening addresses and the parts that are reloaded while the port is
+    /// Splits it into the listening sockets and the parts that are reloaded while the port is
     /// open.
-    pub(crate) fn split(self) -> (Listen, Reloadable) {
+    pub(crate) fn split(self) -> (Vec<TcpListener>, Reloadable) {
         let Self {
-            listen,
+            listeners,
             keyring,
             entries,
             keys,
             ..
         } = self;
         let keys = keys.zip(keyring);
-        (listen, Reloadable { entries, keys })
+        (listeners, Reloadable { entries, keys })
     }
 
     /// Warns about namespaces in lists of rights that do not exist.
@@ -191,6 +185,21 @@ fn listen_on(spec: &Spec) -> Result<Vec<(SocketAddr, &str)>, ServiceError> {
         }
     }
     Ok(listen)
+}
+
+/// Listens on an address.
+fn bind(address: SocketAddr) -> Result<TcpListener, ServiceError> {
+    // The two that an operator can fix get advice.
+    TcpListener::bind(address).map_err(|error| {
+        let advice = match error.kind() {
+            io::ErrorKind::AddrInUse => {
+                ": stop what listens there, or choose another with --listen"
+            }
+            io::ErrorKind::AddrNotAvailable => ": it is no address of this machine (--listen)",
+            _ => "",
+        };
+        ServiceError::about(address, format_args!("{error}{advice}"))
+    })
 }
 
 /// Refuses addresses that others can reach if no host would be restricted there.

@@ -4,7 +4,7 @@
 //! or begun, none stays open and a sentence says why; when serving has ended no host can use the
 //! device. All share one clock, since the timing model has one.
 
-use crate::access::{Access, Listen, Reload};
+use crate::access::{Access, Reload};
 use crate::error::ServiceError;
 use crate::served::Served;
 use crate::spec::Spec;
@@ -100,6 +100,33 @@ pub(crate) struct Fronts {
     supervisor: Supervisor,
 }
 
+/// Sockets, bound before the device is opened: what is in use is reported before a recovery begins.
+pub(crate) struct Bound {
+    access: Access,
+    vfio: Option<VfioBound>,
+    http: Option<HttpBound>,
+}
+
+impl Bound {
+    /// Binds all sockets. Connections wait for [`Fronts::begin`].
+    ///
+    /// # Errors
+    /// A socket cannot be bound, or nobody would be kept out; one sentence with a remedy.
+    pub(crate) fn of(spec: &Spec) -> Result<Self, ServiceError> {
+        let access = Access::of(spec)?;
+        let token = spec.http_token.as_deref().map(token).transpose()?;
+        let vfio = spec.vfio_user.as_deref().map(|path| {
+            VfioBound::bind(path).map_err(|error| ServiceError::about(path.display(), error))
+        });
+        let http = spec.http.map(|address| bind_http(address, token));
+        Ok(Self {
+            access,
+            vfio: vfio.transpose()?,
+            http: http.transpose()?,
+        })
+    }
+}
+
 struct Lines;
 
 impl Log for Lines {
@@ -119,20 +146,19 @@ impl Log for Lines {
 }
 
 impl Fronts {
-    /// Opens all transports except FUSE: NVMe/TCP by default. Connections wait for `begin`.
+    /// Opens all transports except FUSE on their sockets. Connections wait for `begin`.
     ///
     /// # Errors
-    /// A transport cannot be opened; one sentence with a remedy.
+    /// A transport cannot be opened.
     pub(crate) fn open(
         spec: &Spec,
         subsystem: &Arc<Subsystem>,
-        access: Access,
+        bound: Bound,
     ) -> Result<Self, ServiceError> {
-        let token = spec.http_token.as_deref().map(token).transpose()?;
-
         // One clock for all: the timing model has one.
         let epoch = Instant::now();
         let (sender, events) = channel();
+        let Bound { access, vfio, http } = bound;
 
         // Before any host can connect: an unknown namespace number is more often a mistake than a
         // plan.
@@ -145,23 +171,23 @@ impl Fronts {
             ..Limits::default()
         };
 
-        let (listen, reloadable) = access.split();
-        let server = bind(epoch, listen, port, limits)?;
+        let (listeners, reloadable) = access.split();
+        // Without an address the service uses other transports.
+        let server = match &listeners[..] {
+            [] => None,
+            _ => Some(Server::on(epoch, listeners, port, Box::new(Lines), limits)),
+        };
+        let server = server.transpose().map_err(ServiceError::failed)?;
         let port = server.as_ref().map(Server::port);
         let reload = port
             .and_then(|port| reloadable.of_port(&port))
             .map(Arc::new);
 
-        let vfio_bound = spec.vfio_user.as_deref().map(|path| {
-            VfioBound::bind(path).map_err(|error| ServiceError::about(path.display(), error))
-        });
-        let http_bound = spec.http.map(|address| bind_http(address, token));
-
         Ok(Self {
             epoch,
             server,
-            vfio_bound: vfio_bound.transpose()?,
-            http_bound: http_bound.transpose()?,
+            vfio_bound: vfio,
+            http_bound: http,
             tcp: None,
             fuse: None,
             vfio: None,
@@ -231,11 +257,6 @@ impl Fronts {
     /// The address of HTTP; none once it runs.
     pub(crate) fn http_address(&self) -> Option<SocketAddr> {
         self.http_bound.as_ref().map(HttpBound::address)
-    }
-
-    /// Returns true if there is something to reload, or a supervisor that may request it.
-    pub(crate) fn reloads(&self) -> bool {
-        self.reload.is_some() || self.supervisor.is_there()
     }
 
     /// Serves until it is stopped, the last transport ends on its own, or the device fails.
@@ -354,34 +375,6 @@ impl Fronts {
     }
 }
 
-/// Listens on the requested addresses, if any.
-fn bind(
-    epoch: Instant,
-    listen: Listen,
-    port: Port,
-    limits: Limits,
-) -> Result<Option<Server>, ServiceError> {
-    let bound = match listen {
-        // Without an address the service uses other transports.
-        Listen::At(addresses) if addresses.is_empty() => return Ok(None),
-        Listen::At(addresses) => {
-            Server::bind_since(epoch, &addresses, port, Box::new(Lines), limits)
-        }
-        Listen::On(socket) => Server::on(epoch, vec![socket], port, Box::new(Lines), limits),
-    };
-
-    // The two that an operator can fix get advice.
-    bound.map(Some).map_err(|error| match error.kind() {
-        io::ErrorKind::AddrInUse => ServiceError::failed(format_args!(
-            "{error}: stop what listens there, or choose another with --listen"
-        )),
-        io::ErrorKind::AddrNotAvailable => ServiceError::failed(format_args!(
-            "{error}: it is no address of this machine (--listen)"
-        )),
-        _ => ServiceError::failed(error),
-    })
-}
-
 fn token(file: &Path) -> Result<Token, ServiceError> {
     Token::load(file).map_err(|error| ServiceError::about(file.display(), error))
 }
@@ -428,6 +421,12 @@ fn run(
             result
         });
 
+    // An unspecified address is none to connect to.
+    let known = addresses.iter().find(|one| !one.ip().is_unspecified());
+    if let Some(address) = known {
+        let (ip, port) = (address.ip(), address.port());
+        tracing::info!("hosts connect with: nvme connect -t tcp -a {ip} -s {port} -n {nqn}");
+    }
     for address in addresses {
         tracing::info!(%address, %nqn, "serving");
     }

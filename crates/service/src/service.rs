@@ -5,9 +5,8 @@
 //! supervisor. A stop finishes commands in progress and compacts the image; any other end is a
 //! power cut, which the image survives. A shutdown is clean only if the device was closed.
 
-use crate::access::Access;
 use crate::error::ServiceError;
-use crate::fronts::{Fronts, Handle, Tick};
+use crate::fronts::{Bound, Fronts, Handle, Tick};
 use crate::kept::{ReservationFolder, SavedHealth, ServiceFile};
 use crate::namespaces::NamespaceFolder;
 use crate::nqn::random;
@@ -15,9 +14,9 @@ use crate::recording::{Recording, Unserved};
 use crate::relearn::{self, Relearn};
 use crate::spec::{Backing, Spec};
 use crate::writeback::Writeback;
-use remap_ssd_device::{Device, OpenError};
+use remap_ssd_device::{Device, DeviceConfig, OpenError};
 use remap_ssd_media::image_file::ImageError;
-use remap_ssd_nvme::controller::{CutReport, Health, Subsystem, statistics};
+use remap_ssd_nvme::controller::{CutReport, Health, Latency, Subsystem, statistics};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -43,9 +42,12 @@ impl Service {
     /// # Errors
     /// The device cannot be opened or served as described.
     pub fn open(spec: Spec) -> Result<Self, ServiceError> {
-        // All checks of the description come before the device is opened.
+        // All checks of the description, and of its sockets, come before the device is opened:
+        // its recovery may take minutes.
         spec.check()?;
-        let access = Access::of(&spec)?;
+        let bound = Bound::of(&spec)?;
+        let recording = spec.record.as_deref().map(Recording::create).transpose()?;
+        let recording = Unserved(recording);
 
         // Read before the device is opened: damaged reservations must not cost an unclean shutdown.
         let reservations = spec.backing.dir().cloned().map(ReservationFolder);
@@ -72,8 +74,6 @@ impl Service {
         }
 
         // Its first line describes the device, so that a replay can use the same.
-        let recording = spec.record.as_deref().map(Recording::create).transpose()?;
-        let recording = Unserved(recording);
         if let Some(recording) = &recording.0 {
             recording.device(&config);
             subsystem = subsystem.recorded(Box::new(recording.clone()));
@@ -87,7 +87,7 @@ impl Service {
             .map(|dir| Writeback::start(dir, Arc::downgrade(&subsystem)))
             .transpose()?;
         let relearn = Relearn::start_if_needed(image.map(PathBuf::as_path), &subsystem)?;
-        let fronts = Fronts::open(&spec, &subsystem, access)?;
+        let fronts = Fronts::open(&spec, &subsystem, bound)?;
 
         Ok(Self {
             subsystem,
@@ -118,11 +118,6 @@ impl Service {
     /// The address on which it listens for operators.
     pub fn http_address(&self) -> Option<SocketAddr> {
         self.fronts.http_address()
-    }
-
-    /// Returns true if there are keys or hosts to reload, or a supervisor that may request it.
-    pub fn reloads(&self) -> bool {
-        self.fronts.reloads()
     }
 
     /// Serves hosts until it is stopped, the last transport ends on its own, or the device fails;
@@ -201,6 +196,28 @@ impl Service {
     }
 }
 
+/// Checks that the device can be served as described.
+fn check_device(spec: &Spec, config: &DeviceConfig) -> Result<(), ServiceError> {
+    if spec.latency == Latency::Emulated {
+        let known = config.check_known_ends();
+        known.map_err(|error| ServiceError::usage(error.to_string()))?;
+    }
+    // It writes pages back one by one: a unit that cannot be read could then never be written whole.
+    if spec.volatile_cache.is_some() && config.geometry.host_pages() > 1 {
+        return Err(ServiceError::usage(
+            "--volatile-cache: this device has indirection units larger than 4 KiB, and the cache has pages of 4 KiB",
+        ));
+    }
+    // Its cache counts what is on the device as safe once it is synced; there, it could be in the buffer.
+    if spec.volatile_cache.is_some() && config.firmware.has_volatile_buffer() {
+        return Err(ServiceError::usage(
+            "--volatile-cache: this device has a volatile write buffer of its own (firmware.write_buffer_bytes without \
+             firmware.power_loss_protection), which power cuts empty; omit the option",
+        ));
+    }
+    Ok(())
+}
+
 /// The device with its namespaces, as hosts see it.
 fn subsystem(
     spec: &Spec,
@@ -215,23 +232,6 @@ fn subsystem(
     } else {
         file.specs()
     };
-    if spec.latency == remap_ssd_nvme::controller::Latency::Emulated {
-        let known = device.config().check_known_ends();
-        known.map_err(|error| ServiceError::usage(error.to_string()))?;
-    }
-    // It writes pages back one by one: a unit that cannot be read could then never be written whole.
-    if spec.volatile_cache.is_some() && device.config().geometry.host_pages() > 1 {
-        return Err(ServiceError::usage(
-            "--volatile-cache: this device has indirection units larger than 4 KiB, and the cache has pages of 4 KiB",
-        ));
-    }
-    // Its cache counts what is on the device as safe once it is synced; there, it could be in the buffer.
-    if spec.volatile_cache.is_some() && device.config().firmware.has_volatile_buffer() {
-        return Err(ServiceError::usage(
-            "--volatile-cache: this device has a volatile write buffer of its own (firmware.write_buffer_bytes without \
-             firmware.power_loss_protection), which power cuts empty; omit the option",
-        ));
-    }
     let subsystem = Subsystem::new(device, &file.nqn, &specs);
     let mut subsystem = subsystem.map_err(ServiceError::failed)?.with_health(health);
     subsystem.set_latency(spec.latency);
@@ -351,9 +351,8 @@ fn open(spec: &Spec) -> Result<(Device, ServiceFile, SavedHealth), ServiceError>
     let size = match &spec.backing {
         // An image has its own shape; the description must agree with it.
         Backing::Image(dir) => {
-            let opened = open_image(dir)?;
-            spec.shape.must_be(opened.0.config(), &opened.1)?;
-            return Ok(opened);
+            check_image(dir, spec)?;
+            return open_image(dir);
         }
         Backing::Memory(size) => *size,
     };
@@ -366,7 +365,11 @@ fn open(spec: &Spec) -> Result<(Device, ServiceFile, SavedHealth), ServiceError>
     }
 
     let config = spec.shape.config(size)?;
+    check_device(spec, &config)?;
     let file = spec.shape.service(&config)?;
+    if let Some(note) = spec.shape.note(&config) {
+        tracing::warn!("{note}");
+    }
 
     Ok((
         Device::in_memory(config).map_err(ServiceError::failed)?,
@@ -391,6 +394,25 @@ fn finish_clearing(subsystem: &Subsystem) -> Result<(), ServiceError> {
         tracing::info!(namespaces = finished, "finished deleting or formatting");
     }
     Ok(())
+}
+
+/// Checks that an image is the described one, before its recovery.
+fn check_image(dir: &Path, spec: &Spec) -> Result<(), ServiceError> {
+    if !dir.exists() {
+        return Err(ServiceError::about(
+            dir.display(),
+            "there is no such folder; `remap-ssd image create` makes an image",
+        ));
+    }
+    // Opening it reports damage, with more detail.
+    let Ok(config) = Device::folder_config(dir) else {
+        return Ok(());
+    };
+    check_device(spec, &config)?;
+    match ServiceFile::read(dir, config.host_lpns()) {
+        Ok(service) => spec.shape.must_be(&config, &service),
+        Err(_) => Ok(()),
+    }
 }
 
 fn open_image(dir: &Path) -> Result<(Device, ServiceFile, SavedHealth), ServiceError> {

@@ -13,6 +13,8 @@ use remap_ssd_sim::report::format::bytes;
 use std::collections::BTreeSet;
 
 const PAGE_BYTES: u64 = 4096;
+/// Flash in units of the usual amount, from which on it is noted.
+const SPARE_NOTED: f64 = 1.5;
 /// Maximum number of namespaces.
 const NAMESPACES_MAX: u32 = remap_ssd_nvme::controller::NSID_MAX;
 
@@ -101,6 +103,22 @@ impl Shape {
             )));
         }
         Ok(config)
+    }
+
+    /// A note if the settings give a device far more flash than its size needs.
+    pub fn note(&self, config: &DeviceConfig) -> Option<String> {
+        let size = u64::from(config.host_lpns()) * PAGE_BYTES;
+        let (scheme, firmware) = (config.firmware.scheme, &config.firmware);
+        let usual = DeviceConfig::for_service_with_log(size, scheme, firmware.dedup, self.log_size);
+        let (pages, usual) = (config.flash_pages(), usual.ok()?.flash_pages());
+        let more = pages as f64 / usual as f64;
+        (more >= SPARE_NOTED).then(|| {
+            let [size, flash] = [size, pages * PAGE_BYTES].map(bytes);
+            format!(
+                "the settings give {flash} of flash to {size} for hosts, {more:.1} times the default: --size changes \
+                 what hosts see"
+            )
+        })
     }
 
     /// Pages of the indirection unit that the settings ask for.

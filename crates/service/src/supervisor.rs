@@ -76,11 +76,6 @@ impl Supervisor {
         Self { is_there, watchdog }
     }
 
-    /// Returns true if the service has a supervisor.
-    pub(crate) fn is_there(&self) -> bool {
-        self.is_there
-    }
-
     /// Maximum wait before `alive` must be called.
     pub(crate) fn patience(&self, most: Duration) -> Duration {
         self.watchdog.as_ref().map_or(most, |watchdog| {

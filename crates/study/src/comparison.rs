@@ -14,6 +14,7 @@ use remap_ssd_sim::cores::Cores;
 use remap_ssd_sim::report::format::{counted, seconds};
 use remap_ssd_sim::study::{Requests, RunResult, RunSpec, Staged, Start, TraceReplay};
 use remap_ssd_sim::summary::RunSummary;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -80,12 +81,18 @@ pub struct Measured {
     failed: Vec<(String, Error)>,
     /// Why schemes with a result have no picture.
     undrawn: Vec<Error>,
+    written: Vec<PathBuf>,
 }
 
 impl Measured {
     /// The runs with a result, in the order of the schemes.
     pub fn runs(&self) -> &[RunResult] {
         &self.done
+    }
+
+    /// The files that were written: pictures, page, table, results.
+    pub fn written(&self) -> &[PathBuf] {
+        &self.written
     }
 
     /// Their measurements.
@@ -272,6 +279,7 @@ impl Comparison {
             done: Vec::new(),
             failed: Vec::new(),
             undrawn: Vec::new(),
+            written: Vec::new(),
         };
 
         for (scheme, failure) in &self.plan.refused {
@@ -284,7 +292,9 @@ impl Comparison {
             match result {
                 Some(Ok(done)) => {
                     match (picture, &done.timeline) {
-                        (Some(picture), Some(timeline)) => picture.write(&timeline.svg(&name))?,
+                        (Some(picture), Some(timeline)) => {
+                            measured.written.push(picture.write(&timeline.svg(&name))?);
+                        }
                         (_, None) if self.spec.pictured().is_some() => {
                             measured.undrawn.push(no_picture(&name, &done));
                         }
@@ -309,12 +319,14 @@ impl Comparison {
         }
 
         let (spec, plan, done) = (&self.spec, &self.plan, &measured.done);
-        reports.write(
+        let reports = reports.write(
             || result::page(spec, plan, done),
             |form| result::sheet(spec, plan, done, form),
         )?;
+        measured.written.extend(reports);
         if let Some(out) = out {
-            out.write(&format!("{:#}\n", self.json(&measured)))?;
+            let json = format!("{:#}\n", self.json(&measured));
+            measured.written.push(out.write(&json)?);
         }
         Ok(measured)
     }

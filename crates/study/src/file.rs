@@ -15,7 +15,7 @@ use tempfile::NamedTempFile;
 /// # Errors
 /// The system's reason, with the file's name.
 pub fn write(path: &Path, text: &str) -> Result<(), Error> {
-    Pending::begin(path)?.write(text)
+    Pending::begin(path)?.write(text).map(drop)
 }
 
 /// A file to be written: under a temporary name until it is complete, then renamed. Dropped, it
@@ -69,22 +69,22 @@ impl Pending {
         })
     }
 
-    /// Writes it.
+    /// Writes it; returns its path.
     ///
     /// # Errors
     /// The system's reason, with the file's name.
-    pub(crate) fn write(self, text: &str) -> Result<(), Error> {
+    pub(crate) fn write(self, text: &str) -> Result<PathBuf, Error> {
         let about = |error: io::Error| Error::about(self.path.display(), error);
         let Some(mut beside) = self.beside else {
-            return std::fs::write(&self.path, text).map_err(about);
+            std::fs::write(&self.path, text).map_err(about)?;
+            return Ok(self.path);
         };
         beside.write_all(text.as_bytes()).map_err(about)?;
         // Durable before it has its name: a crash must not leave an empty file under it.
         beside.as_file().sync_all().map_err(about)?;
-        beside
-            .persist(&self.path)
-            .map(drop)
-            .map_err(|error| about(error.error))
+        let persisted = beside.persist(&self.path).map(drop);
+        persisted.map_err(|error| about(error.error))?;
+        Ok(self.path)
     }
 }
 
@@ -111,7 +111,7 @@ impl Reports {
         })
     }
 
-    /// Writes them; makes only those that are wanted.
+    /// Writes them; makes only those that are wanted, and returns their paths.
     ///
     /// # Errors
     /// A file cannot be written.
@@ -119,13 +119,11 @@ impl Reports {
         self,
         page: impl FnOnce() -> String,
         sheet: impl FnOnce(TableForm) -> Sheet,
-    ) -> Result<(), Error> {
-        if let Some(pending) = self.page {
-            pending.write(&page())?;
-        }
-        match self.table {
-            Some((form, table)) => table.write(&sheet(form).write(form)),
-            None => Ok(()),
-        }
+    ) -> Result<Vec<PathBuf>, Error> {
+        let page = self.page.map(|pending| pending.write(&page()));
+        let table = self
+            .table
+            .map(|(form, table)| table.write(&sheet(form).write(form)));
+        page.into_iter().chain(table).collect()
     }
 }

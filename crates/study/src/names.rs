@@ -1,10 +1,14 @@
-//! Parsing of names: schemes, policies. The error for an unknown name suggests a similar one.
+//! Names: parsing them, where the error for an unknown one suggests a similar one; and lists of them, for
+//! completion in a shell.
 //!
-//! Absent: the names themselves (`remap_ssd_ftl`).
+//! Absent: the names themselves (`remap_ssd_ftl`, `remap_ssd_sim`).
 
 use crate::Error;
+use remap_ssd_device::PRESETS;
 use remap_ssd_device::keys::did_you_mean;
-use remap_ssd_ftl::{GcPolicy, SchemeKind, UnknownChoice};
+use remap_ssd_ftl::{GcPolicy, Granularity, SchemeKind, UnknownChoice};
+use remap_ssd_sim::trace::{Action, Format};
+use remap_ssd_sim::workload::MODELS;
 
 /// Parses the name of a scheme.
 ///
@@ -28,9 +32,115 @@ pub(crate) fn policy(name: &str) -> Result<GcPolicy, Error> {
     })
 }
 
+/// Values as text.
+fn all<T: ToString>(values: impl IntoIterator<Item = T>) -> Vec<String> {
+    values.into_iter().map(|value| value.to_string()).collect()
+}
+
+/// All schemes.
+pub fn schemes() -> Vec<String> {
+    all(SchemeKind::ALL)
+}
+
+/// All predefined devices.
+pub fn presets() -> Vec<String> {
+    all(PRESETS.iter().map(|preset| preset.name))
+}
+
+/// All formats of traces.
+pub fn formats() -> Vec<String> {
+    all(Format::ALL).into_iter().chain(all(["csv:"])).collect()
+}
+
+/// All workloads: patterns, of which some go on with numbers, and models.
+pub fn workloads() -> Vec<String> {
+    let patterns = [
+        "randwrite",
+        "randread",
+        "randrw:",
+        "seqwrite",
+        "seqread",
+        "seqrw:",
+        "zipf:",
+        "zipfread:",
+        "zipfrw:",
+        "hot:",
+        "hotread:",
+        "hotrw:",
+    ];
+    all(patterns)
+        .into_iter()
+        .chain(all(MODELS.map(|kind| kind.name())))
+        .collect()
+}
+
+/// All models of contents.
+pub fn contents() -> Vec<String> {
+    all([
+        "papers:",
+        "plain:",
+        "repeat:",
+        "runs:",
+        "history:",
+        "measured:",
+        "unique",
+    ])
+}
+
+/// Foldings of a trace's disk.
+pub fn folds() -> Vec<String> {
+    all(["modulo", "compact"])
+}
+
+/// Events of traces that count as requests.
+pub fn actions() -> Vec<String> {
+    all(Action::ALL)
+}
+
+pub(crate) fn policies() -> Vec<String> {
+    all(GcPolicy::ALL)
+}
+
+pub(crate) fn granularities() -> Vec<String> {
+    all(Granularity::ALL)
+}
+
+pub(crate) fn arrivals() -> Vec<String> {
+    all(["trace", "trace:", "rate:", "burst:"])
+}
+
+pub(crate) fn progresses() -> Vec<String> {
+    all(["pages", "time"])
+}
+
+/// Values of a switch with a default of its own.
+pub fn on_off() -> Vec<String> {
+    all(["on", "off"])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::OPTIONS;
+
+    #[test]
+    fn every_listed_value_is_one() {
+        let mut checked = 0;
+        for option in OPTIONS {
+            for value in (option.values)() {
+                // Some values go on with a number.
+                let whole = match value.chars().last() {
+                    Some(':') => continue,
+                    _ => value,
+                };
+                option
+                    .check(&whole)
+                    .unwrap_or_else(|why| panic!("{option} {whole}: {why}"));
+                checked += 1;
+            }
+        }
+        assert!(checked > 50, "{checked}");
+    }
 
     #[test]
     fn a_misspelt_name_is_answered_with_the_one_that_was_meant() {

@@ -85,8 +85,9 @@ fn planned(spec: &ComparisonSpec, follow: Follow, notes: &mut Vec<String>) -> Re
             notes.extend(base.reads_slower_than_programs().map(as_note));
             // A preset's own scale may be below it: the heading says which one is used.
             notes.extend(spec.scale.and_then(|scale| raised_scale(scale, &base)));
-            let starts = new_devices(spec, &base, &aging, scale, notes);
-            let device_scale = file_scale * scale.max(base.scale_least());
+            let used = scale.max(base.scale_least());
+            let starts = new_devices(spec, &base, &aging, used, notes);
+            let device_scale = file_scale * used;
             (starts, Some(scale), Some(device_scale))
         }
     };
@@ -364,7 +365,7 @@ fn raised_scale(scale: f64, config: &DeviceConfig) -> Option<String> {
     let least = config.scale_least();
     (scale < least).then(|| {
         format!(
-            "note: scale {} is below the least of this device, at which a block is one word line: {} is used",
+            "note: scale {} is below the least of this device, which leaves its superblocks room for data: {} is used",
             fraction(scale),
             fraction(least)
         )

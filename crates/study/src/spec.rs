@@ -43,6 +43,9 @@ pub struct OptionDef {
     pub excludes: &'static [&'static str],
     /// Options without any of which this one has no meaning; none if it stands alone.
     pub needs: &'static [&'static str],
+    /// Its values, for completion in a shell; those that end in `:` or `=` go on. Empty if they are
+    /// numbers, paths or too many.
+    pub values: fn() -> Vec<String>,
     pub(crate) set: fn(&mut ComparisonSpec, &OsStr) -> Result<(), Wrong>,
     pub(crate) is_given: fn(&ComparisonSpec) -> bool,
 }
@@ -91,6 +94,7 @@ macro_rules! options {
                     default: None,
                     excludes: &[],
                     needs: &[],
+                    values: Vec::new,
                     set: |spec, text| {
                         let text = text.to_str().ok_or("invalid UTF-8")?;
                         Field::store(&mut spec.$name, $parse(text)?);
@@ -109,13 +113,13 @@ options! {
         ///
         /// The others are unsafe, pebble, remap-ssd-x, local-flash, remap-ssd-lh, wal-ssd and
         /// shadow-oob.
-        scheme: Vec<SchemeKind> = "LIST", names::scheme;
+        scheme: Vec<SchemeKind> = "LIST", names::scheme, values: names::schemes;
     }
     "Device" {
         /// A predefined device; `remap-ssd presets` lists them [default: fast21-32g].
         ///
         /// For a recorded session the default is the device that was recorded.
-        preset: Option<String> = "NAME", parsed;
+        preset: Option<String> = "NAME", parsed, values: names::presets;
 
         /// A device file; `presets --toml NAME` prints one to start from.
         config: Option<PathBuf> = "FILE", parsed, kind: Kind::Path, set: |spec, path| {
@@ -140,19 +144,19 @@ options! {
         log_size: Option<u64> = "SIZE", numbers::size;
 
         /// Deduplication in the device, on or off [default: the device's].
-        dedup: Option<bool> = "on|off", on_off, is_rare: true;
+        dedup: Option<bool> = "on|off", on_off, values: names::on_off, is_rare: true;
 
         /// Policies of garbage collection; a list compares them.
         ///
         /// greedy, cost-benefit, coldmap (shared pages on worn blocks), cagc (pages grouped by
         /// reference count) or d-choices (the best of ten drawn at random) [default: the device's, greedy for a preset].
-        gc: Vec<GcPolicy> = "POLICY", names::policy, is_rare: true;
+        gc: Vec<GcPolicy> = "POLICY", names::policy, values: names::policies, is_rare: true;
 
         /// Granularity of the mapping table; a list compares them.
         ///
         /// page, or hybrid: blocks of pages in order, with an extension of the table for pages that are
         /// elsewhere [default: the device's, page for a preset].
-        mapping: Vec<Granularity> = "page|hybrid", parsed, is_rare: true;
+        mapping: Vec<Granularity> = "page|hybrid", parsed, values: names::granularities, is_rare: true;
     }
     "Workload" {
         /// Host workload: randwrite, zipf:0.99, oltp, ...
@@ -168,7 +172,7 @@ options! {
         ///
         /// All with `,span=SHARE` for that share of the pages alone, such as randwrite,span=0.775, and `,flush=N` for a flush after
         /// every N requests, for which later ones wait.
-        workload: Option<NamedWorkload> = "SPEC", parsed, default: Some("randwrite");
+        workload: Option<NamedWorkload> = "SPEC", parsed, values: names::workloads, default: Some("randwrite");
 
         /// Share of duplicates: --content papers:SHARE [default: 0.3].
         ///
@@ -185,7 +189,7 @@ options! {
         /// fiu-* their own history:SHARE; for a trace: its own].
         ///
         /// A trace without digests gets its contents from the model; a trace with digests is refused.
-        content: Option<ContentModel> = "MODEL", parsed, is_rare: true;
+        content: Option<ContentModel> = "MODEL", parsed, values: names::contents, is_rare: true;
 
         /// Replay this trace instead of a workload.
         ///
@@ -211,12 +215,12 @@ options! {
         /// oracleGeneral, fast21, spc, disksim, biosnoop, cloudphysics, or csv:COLUMNS for text with
         /// other columns: csv:time_us,device,op,offset_bytes,size_bytes. docs/traces.md lists the
         /// columns.
-        format: Option<Format> = "FORMAT", parsed, needs: &["trace"], is_rare: true;
+        format: Option<Format> = "FORMAT", parsed, values: names::formats, needs: &["trace"], is_rare: true;
 
         /// How to fold the trace's disk into a smaller device.
         ///
         /// `modulo` keeps distances, `compact` numbers pages in the order of their first access.
-        fold: Option<Fold> = "modulo|compact", parsed,
+        fold: Option<Fold> = "modulo|compact", parsed, values: names::folds,
             default: Some("modulo"), needs: &["trace"], is_rare: true;
 
         /// Count and skip malformed records, instead of stopping at the first.
@@ -226,7 +230,7 @@ options! {
         /// has].
         ///
         /// Q (queued), D (issued to the driver) or C (completed).
-        blkparse_action: Option<Action> = "Q|D|C", parsed, needs: &["trace"], is_rare: true;
+        blkparse_action: Option<Action> = "Q|D|C", parsed, values: names::actions, needs: &["trace"], is_rare: true;
 
         /// Replay flushes, in formats that record them (session, fio, csv).
         ///
@@ -303,7 +307,7 @@ options! {
         /// every S seconds; the device is idle between them). `,bound=N` limits
         /// the requests at the device to N; further arrivals wait. Shows response times from arrival,
         /// and the backlog [default: a request enters when one of the --queue-depth earlier ones ends].
-        arrivals: Option<Arrivals> = "SPEC", parsed, excludes: &["queue_depth"], is_rare: true;
+        arrivals: Option<Arrivals> = "SPEC", parsed, values: names::arrivals, excludes: &["queue_depth"], is_rare: true;
 
         /// Requests in flight [default: the device's].
         queue_depth: Option<u32> = "N", number::<65_535>, is_rare: true;
@@ -337,7 +341,7 @@ options! {
         };
 
         /// X axis of the page: host pages, or virtual time.
-        report_x: Option<Progress> = "pages|time", parsed,
+        report_x: Option<Progress> = "pages|time", parsed, values: names::progresses,
             default: Some("pages"), needs: &["report"], is_rare: true;
 
         /// Write a picture of what each die did, with timing.engine=nand: FILE.svg.

@@ -27,7 +27,9 @@ pub struct Code {
 
 /// The text is not a replay code.
 #[derive(Debug, thiserror::Error)]
-#[error("this is no replay code; it looks like 3fa9c1d2-10431-8f00aa17")]
+#[error(
+    "this is no replay code of `torture`; it looks like 3fa9c1d2-10431-8f00aa17, and one of `crash` like remap-ssd:3:9f2c41d0"
+)]
 pub struct NoCode;
 
 impl std::fmt::Display for Code {

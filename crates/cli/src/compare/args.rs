@@ -3,6 +3,7 @@
 //! Invariant: clap checks values and exclusive options by the library's list, with exit code 2.
 //! Absent: names, help and parsing of the options (`remap_ssd_study::OPTIONS`).
 
+use crate::manual::possible;
 use clap::builder::{PossibleValue, TypedValueParser, ValueParser};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, value_parser};
@@ -136,11 +137,9 @@ impl TypedValueParser for CheckedText {
         TypedValueParser::parse_ref(&check, command, arg, value)
     }
 
-    /// For completion: a placeholder such as `on|off` lists all values.
+    /// For completion.
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        let values = self.0.value.split('|').map(PossibleValue::new);
-        let is_list = self.0.value.contains('|');
-        is_list.then(|| Box::new(values) as Box<dyn Iterator<Item = PossibleValue>>)
+        possible((self.0.values)())
     }
 }
 

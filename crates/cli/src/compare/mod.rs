@@ -104,6 +104,7 @@ pub(crate) fn command(line: &CompareCommand) -> Result<(), Failure> {
 
     let text = || show::text(&comparison, &measured, args.details);
     output::result(args.json, || comparison.json(&measured), text)?;
+    output::written(measured.written());
 
     // Shown first: the exit code says that a result is missing, and the others are printed.
     match measured.complete() {

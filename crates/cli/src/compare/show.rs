@@ -2,7 +2,7 @@
 //!
 //! Absent: tables and figures (`remap_ssd_sim::report`); JSON and page (`remap_ssd_study`).
 
-use crate::output::{pairs, table};
+use crate::output::{self, pairs, table};
 use remap_ssd_sim::report;
 use remap_ssd_study::{Comparison, Measured};
 
@@ -11,7 +11,7 @@ pub(super) fn text(comparison: &Comparison, measured: &Measured, details: bool) 
     let runs = measured.summaries();
     let mut text = pairs(&comparison.heading(measured));
     text.push('\n');
-    text.push_str(&report::table(&runs));
+    text.push_str(&report::table_within(&runs, output::window()));
     for remark in comparison.remarks(measured) {
         text.push_str(&format!("\n{remark}\n"));
     }

@@ -5,6 +5,7 @@
 use super::log::Log;
 use super::shape::DeviceShape;
 use crate::failure::Failure;
+use crate::manual::Completed;
 use crate::numbers;
 use remap_ssd_nvme::controller::{CACHE_BYTES_MIN, Latency};
 use remap_ssd_nvme::tcp::server::MEMORY_BYTES_MIN;
@@ -22,26 +23,24 @@ use std::sync::Arc;
 /// they were flushed. With --volatile-cache they survive the end of the process only if they were
 /// flushed or written with FUA; so it is with a device whose write buffer has no power-loss protection.
 ///
-/// Signals: SIGTERM, SIGINT, SIGQUIT and SIGHUP shut the service down cleanly (SIGHUP is ignored
-/// under `nohup`); with --keys or --allow, or under systemd, SIGHUP reloads the keys and resolves
-/// names again, without dropping hosts; SIGUSR1 logs statistics; SIGUSR2 cuts the power with
+/// Signals: SIGTERM, SIGINT and SIGQUIT shut the service down cleanly; SIGHUP loads the keys (--keys) again
+/// and resolves names (--allow) again, without dropping hosts; SIGUSR1 logs statistics; SIGUSR2 cuts the power with
 /// --volatile-cache or such a device, and is ignored otherwise.
 ///
 /// Exit code 0 after a clean shutdown or a power cut, 1 if the device or the disk under it failed,
 /// 2 for invalid arguments.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES_SHORT, after_long_help = EXAMPLES)]
+#[command(
+    group = clap::ArgGroup::new("device").required(true),
+    after_help = EXAMPLES_SHORT,
+    after_long_help = EXAMPLES
+)]
 pub(crate) struct Args {
     /// Folder of a device that `image create` made.
-    #[arg(
-        long,
-        value_name = "DIR",
-        conflicts_with = "memory",
-        required_unless_present = "memory"
-    )]
+    #[arg(long, value_name = "DIR", group = "device")]
     pub image: Option<PathBuf>,
     /// Serve a new device in memory, lost when the server ends.
-    #[arg(long, value_name = "SIZE", value_parser = numbers::size)]
+    #[arg(long, value_name = "SIZE", value_parser = numbers::size, group = "device")]
     pub memory: Option<u64>,
 
     /// Listen here for NVMe/TCP; may be repeated [default: 127.0.0.1:4420].
@@ -68,7 +67,8 @@ pub(crate) struct Args {
     pub http: Option<SocketAddr>,
     /// File of mode 600 with a token that authorizes the verbs of `ctl`.
     ///
-    /// Required for addresses other than loopback.
+    /// Required for addresses other than loopback. `ctl` finds it without an option as
+    /// ~/.config/remap-ssd/token.
     #[arg(
         long,
         value_name = "FILE",
@@ -104,8 +104,8 @@ pub(crate) struct Args {
     /// File with the keys that hosts must prove: TLS, DH-HMAC-CHAP.
     ///
     /// A file of mode 600 with a line per host, `NQN KEY...`. A host with a TLS key,
-    /// `NVMeTLSkey-1:...` from `nvme gen-tls-key`, must connect with TLS 1.3; one with a secret,
-    /// `DHHC-1:...` from `nvme gen-dhchap-key`, must authenticate (DH-HMAC-CHAP). Options after the
+    /// `NVMeTLSkey-1:...` from `remap-ssd key --tls`, must connect with TLS 1.3; one with a secret,
+    /// `DHHC-1:...` from `remap-ssd key`, must authenticate (DH-HMAC-CHAP). Options after the
     /// key: until=YYYY-MM-DD; namespaces=1:rw,2:ro (it sees only these, and may only read the
     /// second; all:rw by default); for secrets also controller=DHHC-1:... (the server proves itself
     /// to hosts that request it), hash=sha256|sha384|sha512 and group=null|ffdhe2048|...|ffdhe8192
@@ -131,6 +131,8 @@ pub(crate) struct Args {
     #[arg(
         long,
         value_name = "none|emulated",
+        value_parser = Completed(str::parse::<Latency>, || ["none", "emulated"].map(str::to_owned).to_vec()),
+        hide_possible_values = true,
         default_value = "none",
         help_heading = "Behaviour"
     )]
@@ -215,12 +217,12 @@ Examples:
   remap-ssd serve --memory 1GiB --latency emulated
 
 For other machines, whose hosts must know a secret:
-  echo \"nqn.2026-11.com.example:db1 $(nvme gen-dhchap-key -m 1 -n nqn.2026-11.com.example:db1)\" > keys; chmod 600 keys
+  echo \"nqn.2026-11.com.example:db1 $(remap-ssd key)\" > keys; chmod 600 keys
   remap-ssd serve --image disk --listen 0.0.0.0:4420 --keys keys          # kill -HUP loads the keys again
   nvme connect-all -t tcp -a 192.168.1.2 -s 4420 -q nqn.2026-11.com.example:db1 --dhchap-secret DHHC-1:...
 
 Encrypted, by TLS:
-  echo \"nqn.2026-11.com.example:db1 $(nvme gen-tls-key -m 1)\" > keys; chmod 600 keys; cut -d ' ' -f 2 keys > db1.key
+  echo \"nqn.2026-11.com.example:db1 $(remap-ssd key --tls)\" > keys; chmod 600 keys; cut -d ' ' -f 2 keys > db1.key
   remap-ssd serve --image disk --listen 0.0.0.0:4420 --keys keys
   remap-ssd io --connect 192.168.1.2:4420 --hostnqn nqn.2026-11.com.example:db1 --secret db1.key id
 
@@ -233,9 +235,9 @@ Two portals, between which a Linux host with multipath changes:
   nvme connect-all -t tcp -a 127.0.0.1 -s 4420
 
 Metrics, a page to look at, and verbs:
-  (umask 077; head -c 24 /dev/urandom | base64 > token)
-  remap-ssd serve --image disk --http 127.0.0.1:9420 --http-token token
-  remap-ssd ctl --connect 127.0.0.1:9420 --token token hosts
+  mkdir -p ~/.config/remap-ssd; (umask 077; head -c 24 /dev/urandom | base64 > ~/.config/remap-ssd/token)
+  remap-ssd serve --image disk --http 127.0.0.1:9420 --http-token ~/.config/remap-ssd/token
+  remap-ssd ctl hosts
 
 On a Linux host:
   modprobe nvme-tcp

@@ -110,7 +110,11 @@ pub(crate) fn command(args: &Args) -> Result<(), Failure> {
 }
 
 fn create(args: &Create) -> Result<(), Failure> {
-    let (config, service) = image::create(&args.dir, &args.shape.shape()?)?;
+    let shape = args.shape.shape()?;
+    let (config, service) = image::create(&args.dir, &shape)?;
+    if let Some(note) = shape.note(&config) {
+        output::note(format_args!("note: {note}"));
+    }
     show(args, &config, &service)
 }
 

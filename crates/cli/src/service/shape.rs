@@ -3,11 +3,13 @@
 //! Absent: what it means (`remap_ssd_service::Shape`).
 
 use crate::failure::Failure;
+use crate::manual::{Completed, scheme};
 use crate::numbers;
 use crate::settings;
 use clap::builder::TypedValueParser;
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_service::Shape;
+use remap_ssd_study::names;
 
 /// Options for the shape of a device for service.
 #[derive(Debug, clap::Args)]
@@ -16,10 +18,10 @@ pub(crate) struct DeviceShape {
     #[arg(long, value_name = "SIZE", value_parser = numbers::size, help_heading = "New device")]
     pub size: Option<u64>,
     /// Remapping scheme [default: remap-ssd].
-    #[arg(long, help_heading = "New device")]
+    #[arg(long, value_parser = scheme(), hide_possible_values = true, help_heading = "New device")]
     pub scheme: Option<SchemeKind>,
     /// Deduplicate writes in the device [default: off].
-    #[arg(long, value_name = "on|off", value_parser = on_off, action = clap::ArgAction::Set, help_heading = "New device")]
+    #[arg(long, value_name = "on|off", value_parser = Completed(on_off, names::on_off), hide_possible_values = true, action = clap::ArgAction::Set, help_heading = "New device")]
     pub dedup: Option<bool>,
     /// Any other setting of the device: --set firmware.gc_free=0.2.
     ///

@@ -19,11 +19,11 @@ mod snapshot;
 
 use crate::failure::Failure;
 use crate::output;
-use crate::place::NamespacePlace;
+use crate::place::{NamespacePlace, no_image};
 use remap_ssd_share::files::FilesError;
 use remap_ssd_share::volume::{self, Counting, Files, Others, VolumeCounts};
 use remap_ssd_share::{ImageNamespaces, Namespaces, ServedNamespaces, ShareError};
-use remap_ssd_store::{ImageDisk, ImageError, Processes, StoreError};
+use remap_ssd_store::{Processes, StoreError};
 
 /// Copies, moves, snapshots, branches and defragments by sharing flash pages, without programming
 /// data.
@@ -88,6 +88,7 @@ fn about_files(place: &NamespacePlace, error: FilesError) -> Failure {
         FilesError::Usage(_) | FilesError::Store(StoreError::BadName { .. }) => {
             Failure::usage(error)
         }
+        FilesError::Store(error) => place.about_store(error),
         _ => Failure::about(place.name(), error),
     }
 }
@@ -98,12 +99,12 @@ fn on_namespaces<R>(
     work: impl FnOnce(&mut dyn Namespaces) -> Result<R, ShareError>,
 ) -> Result<R, Failure> {
     if let Some(dir) = &place.image {
-        let failed = |error: ImageError| Failure::about(dir.display(), error);
-        let mut device = ImageNamespaces::open(dir).map_err(failed)?;
+        let mut device = ImageNamespaces::open(dir).map_err(|why| no_image(dir, why))?;
 
         // After an error the device is dropped, which for the image is like a power cut.
         let result = work(&mut device).map_err(|error| about(place, error))?;
-        device.close().map_err(failed)?;
+        let closed = device.close();
+        closed.map_err(|error| Failure::about(place.name(), error))?;
         return Ok(result);
     }
 
@@ -119,12 +120,11 @@ fn on_volume<R>(
     others: Others,
     work: impl FnOnce(&dyn Files) -> Result<R, FilesError>,
 ) -> Result<(R, VolumeCounts), Failure> {
-    if let Some(dir) = &place.image {
-        let failed = |error: ImageError| Failure::about(dir.display(), error);
-        let disk = ImageDisk::open(dir, place.nsid).map_err(failed)?;
+    if let Some(disk) = place.open_image()? {
         // One process: no other can have the image open.
         let (result, disk) = with_volume(disk, &Processes::One, place, others, work)?;
-        disk.close().map_err(failed)?;
+        let closed = disk.close();
+        closed.map_err(|error| Failure::about(place.name(), error))?;
         return Ok(result);
     }
     with_volume(place.connect()?, &Processes::local(), place, others, work)

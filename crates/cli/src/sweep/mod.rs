@@ -147,7 +147,7 @@ pub(crate) fn command(args: &Args) -> Result<(), Failure> {
         study::file::write(&folder.join("_figure.svg"), &figure)?;
     }
     let page = || grid.page(&study::grid_config(&points, &command_line()));
-    reports.write(page, |_| grid.sheet())?;
+    output::written(&reports.write(page, |_| grid.sheet())?);
     let text = || text(&grid, &folder, (found.len() - without, found.len()));
     output::result(args.json, || study::points_json(&found), text)?;
 

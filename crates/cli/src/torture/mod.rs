@@ -7,6 +7,7 @@
 mod show;
 
 use crate::failure::Failure;
+use crate::manual::scheme;
 use crate::numbers::{count, seconds, size};
 use crate::output;
 use crate::settings;
@@ -35,6 +36,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FS", conflicts_with_all = ["file", "from", "replay"], help_heading = "Run")]
     fs: Option<String>,
     /// No file system: $FILE is the disk, in the folder $DIR. Needs no root.
+    ///
+    /// Like a block device it keeps its size: `> $FILE` overwrites its beginning and truncates nothing,
+    /// so what lies behind stays, and `conv=notrunc` of dd changes nothing here.
     #[arg(long, conflicts_with_all = ["from", "replay"], help_heading = "Run")]
     file: bool,
     /// No file: the disk is served at $ADDRESS by NVMe/TCP, as $NQN. Needs no root.
@@ -155,6 +159,8 @@ pub(crate) struct Args {
     #[arg(
         long,
         value_name = "SCHEME",
+        value_parser = scheme(),
+        hide_possible_values = true,
         conflicts_with = "replay",
         help_heading = "Device below the cache"
     )]
@@ -185,7 +191,10 @@ pub(crate) struct Args {
     from: Option<PathBuf>,
     /// Repeat one cut, by the code that a failure printed.
     ///
-    /// Uses the recording named by the code, torture-ID.recording in this folder, or --from.
+    /// ID-ENTRY-LOSSES, such as 3fa9c1d2-1043-8f00aa17: the recording, the entry before which the power
+    /// is cut, and the losses, as a seed or a list of blocks. Uses torture-ID.recording in this folder,
+    /// or --from. Codes of `crash`, such as remap-ssd:3:9f2c41d0, name a script of commands instead: use
+    /// `crash --replay`.
     #[arg(long, value_name = "CODE", help_heading = "Recording")]
     replay: Option<Code>,
 

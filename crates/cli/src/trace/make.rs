@@ -4,6 +4,7 @@
 
 use super::{Patience, WorkloadArgs};
 use crate::failure::Failure;
+use crate::manual::{Completed, workload};
 use crate::numbers;
 use crate::output::{self, counted};
 use remap_ssd_sim::report::format::bytes;
@@ -20,7 +21,7 @@ use std::path::PathBuf;
 pub(crate) struct Args {
     /// The workload: fileserver, oltp, ycsb, tpcc, sysbench, fiu-homes, fiu-mail, fiu-webvm,
     /// journal, snapshot, or a pattern such as zipfrw:0.99:70 (see `compare --help`).
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", value_parser = workload(), hide_possible_values = true)]
     pub workload: NamedWorkload,
     /// Requests to write.
     #[arg(long, value_name = "N", value_parser = numbers::count)]
@@ -29,10 +30,14 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
     /// Format: fiu, vscsi, mqsim, msr, blkparse or session.
-    #[arg(long, default_value_t = Format::Fiu, value_parser = written)]
+    #[arg(long, default_value_t = Format::Fiu, value_parser = Completed(written, formats), hide_possible_values = true)]
     pub format: Format,
     #[command(flatten)]
     pub feed: WorkloadArgs,
+}
+
+fn formats() -> Vec<String> {
+    Format::WRITTEN.map(|format| format.to_string()).to_vec()
 }
 
 /// Parses a format that can be written.
@@ -41,7 +46,7 @@ fn written(name: &str) -> Result<Format, String> {
     if Format::WRITTEN.contains(&format) {
         Ok(format)
     } else {
-        let names = Format::WRITTEN.map(|format| format.to_string()).join(", ");
+        let names = formats().join(", ");
         Err(format!(
             "traces are read as {format} and not written: one of {names}"
         ))

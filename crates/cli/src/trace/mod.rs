@@ -6,10 +6,11 @@ mod make;
 mod stat;
 
 use crate::failure::Failure;
+use crate::manual::Completed;
 use crate::numbers;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use remap_ssd_sim::workload::ContentModel;
-use remap_ssd_study::Feed;
+use remap_ssd_study::{Feed, names};
 use std::time::{Duration, Instant};
 
 /// Writes workloads as traces, and analyses traces and workloads.
@@ -66,7 +67,7 @@ pub(crate) struct WorkloadArgs {
     /// Model of the written contents, as for `compare`: papers:SHARE, plain:SHARE, repeat:SHARE,
     /// runs:SHARE:PAGES, history:SHARE, measured:... or unique. A trace without digests gets its
     /// contents from it [default: papers:0.3; for fiu-* and traces their own].
-    #[arg(long, value_name = "MODEL")]
+    #[arg(long, value_name = "MODEL", value_parser = Completed(str::parse::<ContentModel>, names::contents), hide_possible_values = true)]
     pub content: Option<ContentModel>,
     /// Seed of all randomness.
     #[arg(long, default_value_t = 1)]

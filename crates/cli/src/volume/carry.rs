@@ -23,6 +23,9 @@ pub(super) struct Export {
     /// Destination; `-` is standard output.
     #[arg(value_name = "FILE")]
     file: PathBuf,
+    /// Replace an existing local file.
+    #[arg(long)]
+    force: bool,
     #[command(flatten)]
     pub(super) place: NamespacePlace,
 }
@@ -48,6 +51,11 @@ pub(super) fn export<D: Disk + Send>(volume: &Volume<D>, args: &Export) -> Resul
     let about = |error| about_copy(&args.place, &args.file, error);
     let source = carry::Export::open(volume, &args.name).map_err(about)?;
     let is_piped = args.file.as_os_str() == "-";
+    // A device or a pipe holds no data that could be lost.
+    if args.file.is_file() && !args.force && !is_piped {
+        let why = "there is a file already; --force replaces it";
+        return Err(Failure::about(args.file.display(), why));
+    }
     let copied = Patience::during("export", |progress| match is_piped {
         true => source.copy(&mut io::stdout().lock(), progress),
         false => source.copy_to(&args.file, progress),

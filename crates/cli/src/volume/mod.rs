@@ -12,9 +12,7 @@ use crate::place::NamespacePlace;
 use crate::trace::Patience;
 use remap_ssd_device::Disk;
 use remap_ssd_sim::report::format::{bytes, exact};
-use remap_ssd_store::{
-    FileInfo, ImageDisk, ImageError, NewVolume, Processes, Store, StoreError, Volume, VolumeInfo,
-};
+use remap_ssd_store::{FileInfo, NewVolume, Processes, Store, StoreError, Volume, VolumeInfo};
 use serde_json::json;
 
 const PAGE: u64 = 4096;
@@ -30,11 +28,11 @@ pub(crate) struct Args {
 const EXAMPLES: &str = "\
 Examples:
   remap-ssd serve --memory 1GiB &
-  remap-ssd volume create --connect 127.0.0.1:4420
-  remap-ssd volume import orders.db --connect 127.0.0.1:4420
-  remap-ssd volume list --connect 127.0.0.1:4420
-  remap-ssd volume export orders.db copy.db --connect 127.0.0.1:4420
-  remap-ssd volume delete orders.db --connect 127.0.0.1:4420
+  remap-ssd volume create
+  remap-ssd volume import orders.db
+  remap-ssd volume list --connect 127.0.0.1:4420      # the default
+  remap-ssd volume export orders.db copy.db
+  remap-ssd volume delete orders.db
 
 Several processes of one user on one machine may use a volume at the same time; the device refuses other users and
 machines meanwhile. A file that a program has open is neither deleted nor replaced.";
@@ -107,7 +105,7 @@ impl Command {
 fn about(place: &NamespacePlace, error: StoreError) -> Failure {
     match error {
         StoreError::BadName { .. } | StoreError::BadShape(_) => Failure::usage(error),
-        _ => Failure::about(place.name(), error),
+        _ => place.about_store(error),
     }
 }
 
@@ -117,13 +115,10 @@ fn about(place: &NamespacePlace, error: StoreError) -> Failure {
 /// A device error, a volume error, or an error of a local file.
 pub(crate) fn command(args: &Args) -> Result<(), Failure> {
     let place = args.command.place();
-    if let Some(dir) = &place.image {
-        let about = |error: ImageError| Failure::about(dir.display(), error);
-        let disk = ImageDisk::open(dir, place.nsid).map_err(about)?;
+    if let Some(disk) = place.open_image()? {
         // One process: no other can have the image open.
-        return perform(disk, &Processes::One, &args.command)?
-            .close()
-            .map_err(about);
+        let closed = perform(disk, &Processes::One, &args.command)?.close();
+        return closed.map_err(|error| Failure::about(place.name(), error));
     }
 
     perform(place.connect()?, &Processes::local(), &args.command).map(drop)

@@ -28,7 +28,6 @@ fn what_cannot_be_served_is_said_in_a_line() {
         .to_owned();
     dedup("zfs", &disk, &missing, &[]).fails(2, &["zfs", "ccaw or ordermerge"]);
     dedup("ccaw", &disk, &missing, &["--hash", "crc32"]).fails(2, &["crc32", "md5 or blake3"]);
-    run(&["dedup", "--scheme", "ccaw", "--fuse", &missing]).fails(2, &["--connect"]);
     dedup("ccaw", "/nowhere/at/all", &missing, &[]).fails_in_one_line(1, &["/nowhere/at/all"]);
 
     // There is no such folder, or no FUSE; the disk was created before that.

@@ -155,6 +155,18 @@ fn an_interrupted_experiment_goes_on_where_it_stopped() {
 }
 
 #[test]
+fn a_run_that_needs_more_memory_than_there_is_for_all_is_refused() {
+    let scratch = tempfile::tempdir().unwrap();
+    for name in ["agreement", "indirection-units"] {
+        run_in(
+            scratch.path(),
+            &format!("experiment {name} --quick --memory 1KiB"),
+        )
+        .fails_in_one_line(2, &["--memory: run", "needs about", "1.00 KiB are given"]);
+    }
+}
+
+#[test]
 fn mistakes_are_one_sentence_each() {
     run("experiment fig99")
         .fails_in_one_line(2, &["no experiment is named `fig99`", "fast21-fig5"]);

@@ -1,7 +1,7 @@
 //! Images in folders: damage, copies, mismatched options, and the effect of signals and a full disk
 //! on a service.
 
-use crate::kit::run;
+use crate::kit::{Words, run, run_in};
 use crate::served::serve;
 use std::path::{Path, PathBuf};
 
@@ -259,15 +259,6 @@ fn a_copy_is_told_from_its_original_until_it_is_adopted() {
     );
 }
 
-/// Bit 0 of the mask of ignored signals is SIGHUP.
-fn hang_ups_are_ignored() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status
-        .lines()
-        .find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
-    mask.is_some_and(|mask| mask & 1 == 1)
-}
-
 #[test]
 fn signals_end_the_service_in_good_order_or_not_at_all() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -276,22 +267,76 @@ fn signals_end_the_service_in_good_order_or_not_at_all() {
         let text = std::fs::read_to_string(image.join("health.json")).expect("there");
         serde_json::from_str::<serde_json::Value>(&text).expect("JSON")["clean"] == true
     };
-    // When the tests run under `nohup`, SIGHUP must be ignored.
-    let is_ignored = |signal: &str| signal == "HUP" && hang_ups_are_ignored();
-    for signal in ["TERM", "INT", "HUP", "QUIT"]
-        .into_iter()
-        .filter(|signal| !is_ignored(signal))
-    {
+    for signal in ["TERM", "INT", "QUIT"] {
         let served = serve(&["--image", &text]);
         served.signal("USR1");
         served.logged("statistics");
         served.signal("USR2");
+        // A closed terminal, too, is no reason to stop.
+        served.signal("HUP");
+        served.logged("nothing to load again");
         served
             .io(&["write", "--lba", "1", "--file", &data(dir.path(), 3)])
             .ok();
         assert!(!is_clean());
         served.stop_with(signal);
         assert!(is_clean(), "SIG{signal}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_the_options_is_said_before_the_recovery() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (_, text) = create(dir.path(), &[]);
+    let other = serve(&["--memory", "16MiB"]);
+    let taken = dir.path().join("taken").display().to_string();
+    std::fs::write(&taken, "").expect("room for it");
+    let cases: [(&[&str], i32, &str); 5] = [
+        (&["--listen", &other.nvme], 1, "in use"),
+        (
+            &["--listen", "127.0.0.1:0", "--http", &other.nvme],
+            1,
+            "in use",
+        ),
+        (&["--listen", "127.0.0.1:0", "--size", "1GiB"], 2, "--size"),
+        (&["--listen", "127.0.0.1:0", "--record", &taken], 1, "taken"),
+        (&["--listen", "127.0.0.1:0", "--keys", "none"], 1, "none"),
+    ];
+    for (args, code, word) in cases {
+        let ran = run(&["serve", "--image", &text].and(args)).fails(code, &[word]);
+        assert!(!ran.err.contains("recovered"), "{}", ran.err);
+    }
+    run("serve").fails(2, &["--image", "--memory"]);
+    run("serve --image nowhere").fails(1, &["nowhere", "`remap-ssd image create`"]);
+    other.stop();
+}
+
+#[test]
+fn sizes_that_contradict_each_other_are_noted_and_room_that_is_missing_is_said() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let create = |args: &[&str]| run_in(dir.path(), &["image", "create"].and(args));
+    let plain = create(&["plain", "--size", "16MiB"]).ok();
+    assert_eq!(plain.err, "");
+    let spare = [
+        "spare",
+        "--size",
+        "16MiB",
+        "--set",
+        "geometry.superblocks=150",
+    ];
+    let spare = create(&spare).ok();
+    let words = ["note: the settings give", "16.0 MiB for hosts", "--size"];
+    assert!(
+        words.iter().all(|word| spare.err.contains(word)),
+        "{}",
+        spare.err
+    );
+
+    // The largest device needs more than a disk has, but for disks of 5 TB and more.
+    let disk = rustix::fs::statvfs(dir.path()).expect("a file system");
+    if disk.f_bavail * disk.f_frsize < 4 << 40 {
+        create(&["large", "--size", "4TiB"])
+            .fails_in_one_line(1, &["No space left", "it needs 4", "are free"]);
     }
 }
 

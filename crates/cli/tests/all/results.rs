@@ -55,9 +55,10 @@ fn a_place_that_cannot_be_written_is_said_before_anything_runs() {
         assert!(began.elapsed() < Duration::from_secs(60));
     }
     let args = "compare --scheme none --json --out a.json".and(TINY);
-    let shown = run_in(directory.path(), &args).ok().out;
+    let ran = run_in(directory.path(), &args).ok();
+    assert!(ran.err.ends_with("written to a.json\n"), "{}", ran.err);
     let written = std::fs::read_to_string(directory.path().join("a.json")).unwrap();
-    assert_eq!(written, shown);
+    assert_eq!(written, ran.out);
     let files = std::fs::read_dir(directory.path()).unwrap().count();
     assert_eq!(files, 1, "nothing is left beside it");
 }

@@ -24,7 +24,7 @@ pub struct Served {
     /// Lines of the log since then.
     log: Arc<Mutex<Vec<String>>>,
     /// The file of the token, in a folder of its own.
-    token: Option<(tempfile::TempDir, String)>,
+    pub token: Option<(tempfile::TempDir, String)>,
 }
 
 /// Starts a server on a free port and waits until it serves.

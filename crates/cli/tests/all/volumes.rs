@@ -24,7 +24,7 @@ fn carries_files(dir: &Path, place: &[&str]) {
         std::fs::write(&local, &data).expect("room for it");
         for how in [&["import", &local][..], &["import", &local, "--force"]] {
             volume(how, place).ok();
-            volume(&["export", &name, &back], place).ok();
+            volume(&["export", "--force", &name, &back], place).ok();
             assert!(std::fs::read(&back).expect("written") == data, "{how:?}");
             volume(&["import", &local], place).fails_in_one_line(1, &[&name, "--force"]);
         }
@@ -109,7 +109,7 @@ fn a_file_goes_into_a_device_in_a_folder_and_is_there_when_it_is_served() {
     volume("list", &second).fails_in_one_line(1, &["in use"]);
     place.extend(["--nsid".to_owned(), "2".to_owned()]);
     let place: Vec<&str> = place.iter().map(String::as_str).collect();
-    volume(&["export", "local", &back], &place).ok();
+    volume(&["export", "--force", "local", &back], &place).ok();
     assert!(std::fs::read(&back).expect("written") == bytes(5, 70_001));
     served.stop();
 }
@@ -165,7 +165,7 @@ fn several_processes_bring_files_in_at_once() {
                     let data = bytes(number * 10 + round, 700_000 + 333 * round as usize);
                     std::fs::write(dir.join(&name), &data).expect("room for it");
                     volume(&["import", &path(dir, &name)], place).ok();
-                    volume(&["export", &name, &back], place).ok();
+                    volume(&["export", "--force", &name, &back], place).ok();
                     assert!(std::fs::read(&back).expect("written") == data);
                 }
             });
@@ -178,7 +178,11 @@ fn several_processes_bring_files_in_at_once() {
     let back = path(dir.path(), "back");
     for number in 0..4u64 {
         for round in 0..3u64 {
-            volume(&["export", &format!("{number}-{round}"), &back], &place).ok();
+            volume(
+                &["export", "--force", &format!("{number}-{round}"), &back],
+                &place,
+            )
+            .ok();
             let data = bytes(number * 10 + round, 700_000 + 333 * round as usize);
             assert!(std::fs::read(&back).expect("written") == data);
         }
@@ -188,14 +192,14 @@ fn several_processes_bring_files_in_at_once() {
 
 #[test]
 fn mistakes_with_volumes_are_sentences() {
-    run("volume list").fails(2, &["--connect"]);
+    run("volume list --nqn nqn.nobody").fails_in_one_line(1, &["127.0.0.1:4420"]);
     run("volume list --connect 127.0.0.1:1 --image x").fails(2, &["--image"]);
     run("volume list --connect 127.0.0.1:1").fails_in_one_line(1, &["127.0.0.1:1"]);
     let dir = tempfile::tempdir().expect("a folder");
     run(&["volume", "list", "--image", &path(dir.path(), "")])
         .fails_in_one_line(1, &["not a device image", "device.toml"]);
     run(&["volume", "list", "--image", &path(dir.path(), "nothing")])
-        .fails_in_one_line(1, &["nothing", "No such file"]);
+        .fails_in_one_line(1, &["nothing", "No such file", "`remap-ssd image create`"]);
 
     // Existing data of other software are not overwritten.
     let (served, place) = served(&["--memory", "32MiB"]);
@@ -203,6 +207,9 @@ fn mistakes_with_volumes_are_sentences() {
     let file = path(dir.path(), "file");
     std::fs::write(&file, bytes(1, 5000)).expect("room for it");
     served.io(&["write", "--lba", "777", "--file", &file]).ok();
+    let hint = ["no volume here", "`remap-ssd volume create`"];
+    volume("list", &place).fails_in_one_line(1, &hint);
+    run(&"share snapshot list --volume".and(&place)).fails_in_one_line(1, &hint);
     volume("create", &place).fails_in_one_line(1, &["not blank", "page 777", "--force"]);
     volume("create --size 1GiB --force", &place).fails_in_one_line(2, &["does not fit"]);
     volume("create --force", &place).ok();
@@ -225,5 +232,12 @@ fn mistakes_with_volumes_are_sentences() {
         volume(&["delete", beside], &place).ok();
     }
     volume(&["export", "file", &back], &place).ok();
+
+    // Local files are no worse off.
+    std::fs::write(&back, b"precious").expect("room for it");
+    volume(&["export", "file", &back], &place).fails_in_one_line(1, &[&back, "--force"]);
+    assert_eq!(std::fs::read(&back).expect("there"), b"precious");
+    volume(&["export", "--force", "file", &back], &place).ok();
+    assert_eq!(std::fs::read(&back).expect("there"), bytes(1, 5000));
     served.stop();
 }

@@ -550,7 +550,15 @@ fn impossible_units_are_refused() {
         ),
         (
             &["geometry.page_bytes=65536"],
-            "page_bytes above 16384 and cell_bits need timing.engine",
+            "geometry.page_bytes = 65536 needs timing.engine",
+        ),
+        (
+            &["geometry.planes=4"],
+            "geometry.planes = 4 needs timing.engine",
+        ),
+        (
+            &["flash.program_ns=400us/900us"],
+            "flash.program_ns = [400000, 900000] is a time for each type of page",
         ),
     ] {
         let error = error(settings);

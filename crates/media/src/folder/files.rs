@@ -134,6 +134,25 @@ pub(super) fn create(dir: &Path, name: &str, bytes: u64) -> io::Result<File> {
     Ok(file)
 }
 
+/// Bytes that the file system of a folder has free.
+pub(super) fn free_bytes(dir: &Path) -> io::Result<u64> {
+    let found = rustix::fs::statvfs(dir)?;
+    Ok(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
+/// The error of a full disk, with the space that all files need and the space that was free.
+pub(super) fn with_room(error: io::Error, needed: u64, free: u64) -> io::Error {
+    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+    match error.kind() {
+        io::ErrorKind::StorageFull => {
+            let (needed, free) = (gib(needed), gib(free));
+            let text = format!("{error}: it needs {needed:.2} GiB, and {free:.2} GiB are free");
+            io::Error::new(error.kind(), text)
+        }
+        _ => error,
+    }
+}
+
 fn write_zeroes(mut file: &File, bytes: u64) -> io::Result<()> {
     io::copy(&mut io::Read::take(io::repeat(0), bytes), &mut file).map(drop)
 }

@@ -124,15 +124,20 @@ impl Folder {
             (2 * state_bytes).clamp(*JOURNAL_BYTES_DEFAULT.start(), *JOURNAL_BYTES_DEFAULT.end());
         header.journal_bytes = journal_bytes.unwrap_or(usual).max(JOURNAL_BYTES_MIN);
 
-        let contents = files::create(dir, CONTENTS, witness::contents_bytes(&geometry))?;
+        let contents_bytes = witness::contents_bytes(&geometry);
+        let needed = contents_bytes + 2 * (state_bytes + header.journal_bytes);
+        let free = files::free_bytes(dir)?;
+        let make_one = |name: &str, bytes: u64| {
+            let made = files::create(dir, name, bytes);
+            made.map_err(|error| files::with_room(error, needed, free))
+        };
+
+        let contents = make_one(CONTENTS, contents_bytes)?;
         let locks = Locks::take(dir, FolderAccess::Own)?;
         let pages = MappedPages::map(locks.contents(), &geometry)?;
 
         let make = |names: [&str; 2], bytes: u64| -> io::Result<[File; 2]> {
-            Ok([
-                files::create(dir, names[0], bytes)?,
-                files::create(dir, names[1], bytes)?,
-            ])
+            Ok([make_one(names[0], bytes)?, make_one(names[1], bytes)?])
         };
 
         // The caller writes the configuration last: a folder without one is incomplete.

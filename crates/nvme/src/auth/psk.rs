@@ -107,6 +107,16 @@ impl TlsKey {
         })
     }
 
+    /// A new key of 32 random bytes, bound to the host's name by SHA-256.
+    pub fn random() -> Self {
+        let mut bytes = Zeroizing::new(vec![0; Hash::Sha256.bytes()]);
+        super::fill_random(&mut bytes);
+        Self {
+            binding: Some(Hash::Sha256),
+            bytes,
+        }
+    }
+
     /// Parses a key.
     ///
     /// # Errors

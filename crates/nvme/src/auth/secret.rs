@@ -63,6 +63,16 @@ impl Secret {
         })
     }
 
+    /// A new secret of 32 random bytes, bound to names by SHA-256.
+    pub fn random() -> Self {
+        let mut bytes = Zeroizing::new(vec![0; Hash::Sha256.bytes()]);
+        super::fill_random(&mut bytes);
+        Self {
+            binding: Some(Hash::Sha256),
+            bytes,
+        }
+    }
+
     /// Parses a secret.
     ///
     /// # Errors

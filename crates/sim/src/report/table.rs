@@ -1,13 +1,13 @@
 //! Tables of runs, for a terminal and for papers.
 //!
 //! Invariants: all lines of a table have the same display width; numbers are right-aligned; no
-//! escape codes, so the text can be piped and compared. Absent: fitting the terminal width. The
-//! reader scrolls a wide table.
+//! escape codes, so the text can be piped and compared. Absent: the width of the terminal.
 
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, presets};
 
 use super::format::{one_line, seconds};
 use super::grid::label;
+use super::layout::folded;
 use super::metrics::{self, Overview};
 use super::sheet::{Cell, Sheet, SheetColumn, TableForm};
 use crate::interval::of_run;
@@ -17,6 +17,11 @@ use crate::summary::RunSummary;
 ///
 /// The column `vs none` is present if one of the runs is the scheme `none`.
 pub fn table(runs: &[RunSummary]) -> String {
+    table_within(runs, None)
+}
+
+/// The same in a window of `room` columns: a wider table is folded.
+pub fn table_within(runs: &[RunSummary], room: Option<usize>) -> String {
     let Overview { columns, rows } = metrics::overview(runs);
     let mut table = light();
     table.set_header(
@@ -26,7 +31,12 @@ pub fn table(runs: &[RunSummary]) -> String {
     );
     table.add_rows(rows);
     align_right(&mut table, 1..columns.len());
-    finish(&mut table)
+    let text = finish(&mut table);
+
+    // After each cell, its padding and the space between columns.
+    let widths = table.column_max_content_widths();
+    let widths: Vec<usize> = widths.iter().map(|width| usize::from(*width) + 2).collect();
+    folded(&text, &widths, room)
 }
 
 /// The same table for a paper, or one with the figures of `show` by their names in JSON. In CSV all
@@ -130,7 +140,7 @@ fn light() -> Table {
     let mut table = Table::new();
     table
         .load_style(presets::NOTHING.header_separator(rule))
-        // Not fitted to a window: the text is the same on every terminal.
+        // Cells are not broken: a table that is too wide is folded between columns.
         .set_content_arrangement(ContentArrangement::Disabled);
     table
 }

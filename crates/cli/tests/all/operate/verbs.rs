@@ -1,6 +1,6 @@
 //! The verbs: each takes effect on a served device and reports it.
 
-use crate::kit::{file, run};
+use crate::kit::{file, run, run_with};
 use crate::served::{serve_http, serve_openly};
 use remap_ssd_nvme::tcp::client::{Client, Options};
 use serde_json::json;
@@ -252,6 +252,32 @@ fn a_verb_of_a_client_is_one_line_of_the_log_and_the_others_are_details() {
             .iter()
             .all(|line| line.contains("INFO") || line.contains("DEBUG"))
     );
+    served.stop();
+}
+
+#[test]
+fn a_client_finds_its_token_in_its_place_and_shows_values_with_their_units() {
+    let served = serve_http("--memory 32MiB");
+    let home = tempfile::tempdir().expect("a folder");
+    let config = home.path().join("config");
+    std::fs::create_dir_all(config.join("remap-ssd")).expect("a folder");
+    let ctl = |verb: &str, variables: &[(&str, &str)]| {
+        let args = format!("ctl --connect {} {verb}", served.http);
+        run_with(home.path(), &args, variables)
+    };
+    let place = [("XDG_CONFIG_HOME", config.to_str().expect("text"))];
+    ctl("latency emulated", &place).fails_in_one_line(1, &["--token"]);
+
+    let (_, token) = served.token.as_ref().expect("with a token");
+    std::fs::copy(token, config.join("remap-ssd/token")).expect("room for it");
+    ctl("latency emulated", &place).ok();
+    let shown = ctl("namespaces", &place).ok().out;
+    assert!(
+        shown.contains("32.0 MiB") && shown.contains("8,192"),
+        "{shown}"
+    );
+    // Elsewhere, without such a file.
+    ctl("latency none", &[("XDG_CONFIG_HOME", "/nowhere")]).fails_in_one_line(1, &["--token"]);
     served.stop();
 }
 

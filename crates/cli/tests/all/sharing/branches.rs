@@ -18,7 +18,7 @@ fn a_file_is_branched_compared_merged_and_deleted() {
     };
     let exported = |name: &str| {
         let back = path(dir.path(), "back");
-        volume(&["export", name, &back]).ok();
+        volume(&["export", "--force", name, &back]).ok();
         std::fs::read(back).expect("written")
     };
     volume(&["create", "--files", "32"]).ok();

@@ -19,7 +19,7 @@ fn files_of_a_volume_are_copied_snapshotted_and_made_contiguous() {
     };
     let exported = |name: &str| {
         let back = path(dir.path(), "back");
-        volume(&["export", name, &back]).ok();
+        volume(&["export", "--force", name, &back]).ok();
         std::fs::read(back).expect("written")
     };
     volume(&["create", "--size", "48MiB", "--files", "32"]).ok();

@@ -171,7 +171,6 @@ fn mistakes_with_sharing_are_sentences() {
     share("snapshot list", &["--connect", "127.0.0.1:1"]).fails_in_one_line(1, &["127.0.0.1:1"]);
     share("snapshot list", &["--image", "/nowhere/at/all"])
         .fails_in_one_line(1, &["/nowhere/at/all"]);
-    share("snapshot list", &[]).fails(2, &["--connect"]);
     run_in(
         rig.dir.path(),
         "image create x --size 16MiB --namespaces 100 --snapshots 100",

@@ -24,15 +24,15 @@ pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
     let mut found = Findings::default();
     let mut rows = Vec::new();
     for series in ALL {
-        for (load, reference) in series.values {
-            let ours = series.ours(table, *load)?;
+        for (load, reference) in series.values() {
+            let ours = series.ours(table, load)?;
             let off = ours / reference;
             rows.push(vec![
                 series.source.to_owned(),
                 series.case.to_owned(),
                 load.name(),
                 series.figure.name(),
-                number(*reference),
+                number(reference),
                 number(ours),
                 change(off),
                 series.within.map_or("-".to_owned(), claimed),
@@ -135,7 +135,7 @@ impl Figure {
         };
         match self {
             Self::Thousands => "thousands a second".to_owned(),
-            Self::MegabytesPerS => "MB/s".to_owned(),
+            Self::MegabytesPerS => "MiB/s".to_owned(),
             Self::Read(part) => format!("read {}, µs", percentile(part)),
             Self::Write => "write mean, µs".to_owned(),
             Self::Absorbed => "pages absorbed, %".to_owned(),
@@ -147,7 +147,7 @@ impl Figure {
     fn of(self, row: &Row) -> Result<f64, LabError> {
         Ok(match self {
             Self::Thousands => row.number("requests_per_s")? / 1000.0,
-            Self::MegabytesPerS => row.number("requests_per_s")? * bytes(row) / 1e6,
+            Self::MegabytesPerS => row.number("requests_per_s")? * bytes(row) / MIB,
             // The sum of causes is exact.
             Self::Read("mean") => row.number("read_latency_causes_us.total")?,
             Self::Read(part) => row.number(&format!("read_latency_us.{part}"))?,
@@ -159,6 +159,9 @@ impl Figure {
         })
     }
 }
+
+/// Bytes of a MiB.
+const MIB: f64 = 1_048_576.0;
 
 /// Bytes of a request.
 fn bytes(row: &Row) -> f64 {
@@ -186,9 +189,21 @@ impl Series {
         self.figure.of(row.ok_or_else(missing)?)
     }
 
+    /// The reference's figures; it has rates in MB/s, of which MiB/s are made.
+    fn values(&self) -> impl Iterator<Item = (Load, f64)> {
+        let unit = match self.figure {
+            Figure::MegabytesPerS => 1e6 / MIB,
+            _ => 1.0,
+        };
+        self.values
+            .iter()
+            .map(move |(load, value)| (*load, value * unit))
+    }
+
     fn points(&self) -> Points {
-        let point = |(load, value): &(Load, f64)| (load.value(), *value);
-        self.values.iter().map(point).collect()
+        self.values()
+            .map(|(load, value)| (load.value(), value))
+            .collect()
     }
 }
 
@@ -299,9 +314,9 @@ fn beside(table: &Table) -> Result<Plot, LabError> {
                 ("beside-once", "once"),
             ] {
                 for series in references(setup, Figure::Read(part)) {
-                    for (load, theirs) in series.values {
-                        if *load == Load::Depth(depth) {
-                            groups.push(pair(name.to_owned(), *theirs, series.ours(table, *load)?));
+                    for (load, theirs) in series.values() {
+                        if load == Load::Depth(depth) {
+                            groups.push(pair(name.to_owned(), theirs, series.ours(table, load)?));
                         }
                     }
                 }
@@ -335,11 +350,11 @@ fn sequential(table: &Table) -> Result<Plot, LabError> {
         };
 
         for series in ALL.iter().filter(is_meant) {
-            for (load, theirs) in series.values {
+            for (load, theirs) in series.values() {
                 let device = series.case.split(", sequential").next();
                 let device = device.unwrap_or_default().replace(" on a channel of", ",");
                 let name = format!("{device}, {}", load.value());
-                groups.push(pair(name, *theirs, series.ours(table, *load)?));
+                groups.push(pair(name, theirs, series.ours(table, load)?));
             }
         }
 
@@ -355,7 +370,7 @@ fn sequential(table: &Table) -> Result<Plot, LabError> {
         reading:
             "MQSim's rates, and ours; the last number of a name is that of requests in flight."
                 .into(),
-        y: "MB/s".into(),
+        y: "MiB/s".into(),
         shape: MarkKind::Bars(panels, None),
     })
 }

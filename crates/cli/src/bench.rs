@@ -1,15 +1,14 @@
 //! `bench`: speed and memory of the simulator itself; `--service` measures the served device.
 //!
-//! Absent: the measurements (`crates/bench`).
-
-mod show;
+//! Absent: the measurements and their text (`crates/bench`).
 
 use crate::failure::Failure;
+use crate::manual::preset;
 use crate::output;
 use crate::settings;
 use indicatif::ProgressBar;
 use remap_ssd_bench::service::{ServiceBench, ServiceBenchSize};
-use remap_ssd_bench::{BenchSize, SimulatorBench};
+use remap_ssd_bench::{BenchSize, SimulatorBench, text};
 use remap_ssd_device::Setting;
 use remap_ssd_nvme::tls;
 use std::path::PathBuf;
@@ -27,7 +26,7 @@ pub(crate) struct Args {
     pub quick: bool,
 
     /// Predefined device to simulate.
-    #[arg(long, value_name = "NAME", default_value = "fast21-32g", help_heading = "Simulator")]
+    #[arg(long, value_name = "NAME", value_parser = preset(), hide_possible_values = true, default_value = "fast21-32g", help_heading = "Simulator")]
     pub preset: String,
     /// Any other setting of the device: --set firmware.gc_free=0.2.
     ///
@@ -129,8 +128,8 @@ pub(crate) fn command(args: &Args) -> Result<(), Failure> {
     let results = bench.run(&mut |now| line.set_message(now))?;
     line.finish_and_clear();
 
-    let text = || show::simulator(&config, &results);
-    output::result(args.json, || serde_json::json!(results), text)
+    let shown = || text::simulator(&config, &results, output::window());
+    output::result(args.json, || serde_json::json!(results), shown)
 }
 
 fn service(args: &Args, set: &[Setting], line: &ProgressBar) -> Result<(), Failure> {
@@ -157,20 +156,26 @@ fn service(args: &Args, set: &[Setting], line: &ProgressBar) -> Result<(), Failu
     let progress = &mut |now| line.set_message(now);
 
     // A comparison of modes replaces the normal measurement.
-    let (json, text) = if args.http || args.tls || args.chap {
+    let (json, shown) = if args.http || args.tls || args.chap {
         let compared = if args.http {
             bench.compare_watched(progress)?
         } else {
             bench.compare_protected(args.tls, args.chap, progress)?
         };
-        (serde_json::json!(compared), show::compared(&compared))
+        (
+            serde_json::json!(compared),
+            text::compared(&compared, output::window()),
+        )
     } else {
         let results = bench.run(progress)?;
-        (serde_json::json!(results), show::service(&results))
+        (
+            serde_json::json!(results),
+            text::service(&results, output::window()),
+        )
     };
     line.finish_and_clear();
 
-    output::result(args.json, || json, || text)
+    output::result(args.json, || json, || shown)
 }
 
 /// Keys that `--set` cannot change here, with the reasons.

@@ -1,14 +1,16 @@
-//! The results of `bench` as text.
+//! The results as text, in a window of `room` columns, if there is one.
+//!
+//! Absent: printing.
 
-use crate::output::{self, pairs};
-use remap_ssd_bench::service::{self, Compared, ServingFigures};
-use remap_ssd_bench::{Results, Runs};
+use crate::service::{self, Compared, ServingFigures};
+use crate::{Results, Runs};
 use remap_ssd_device::DeviceConfig;
 use remap_ssd_nvme::controller::COPY_BYTES_MAX;
 use remap_ssd_sim::report::format::{bytes, exact, number, seconds, si};
+use remap_ssd_sim::report::layout::{columns, pairs};
 
 /// Measurements of the simulator.
-pub(super) fn simulator(config: &DeviceConfig, results: &Results) -> String {
+pub fn simulator(config: &DeviceConfig, results: &Results, room: Option<usize>) -> String {
     let about = format!(
         "{}: {} flash pages, {} of NVRAM, random 4 KiB writes over {} pages, 30 % duplicates\n\
          Medians of {} rounds of {} pages, after {} pages of warming up. Commands and arrays on one thread.\n",
@@ -22,8 +24,8 @@ pub(super) fn simulator(config: &DeviceConfig, results: &Results) -> String {
     );
     [
         about,
-        operations(results),
-        whole_runs(results),
+        operations(results, room),
+        whole_runs(results, room),
         facts(results),
         EXPLAINED.to_owned(),
     ]
@@ -47,7 +49,7 @@ fn rate(value: f64) -> String {
 }
 
 /// Speed of the firmware, and of arrays without one.
-fn operations(r: &Results) -> String {
+fn operations(r: &Results, room: Option<usize>) -> String {
     let row = |name: &str, rates: [f64; 3], moved: f64, memory: Option<f64>| {
         let [operations, programs, host] = rates.map(rate);
         let memory = memory.map_or("-".into(), number);
@@ -105,10 +107,10 @@ fn operations(r: &Results) -> String {
         r.gc_pages_per_host_page_bare,
         None,
     ));
-    output::table(&head, &rows)
+    columns(&head, &rows, room)
 }
 
-fn whole_runs(results: &Results) -> String {
+fn whole_runs(results: &Results, room: Option<usize>) -> String {
     let row = |name: &str, runs: &Runs| {
         let speeds = [runs.page_ops_per_s, runs.page_ops_per_s_two_threads].map(rate);
         let numbers = [
@@ -139,7 +141,7 @@ fn whole_runs(results: &Results) -> String {
         row("deduplication off", &results.run_no_dedup),
     ];
     rows.extend(results.nand.as_ref().map(|nand| row(NAND, &nand.run)));
-    output::table(&head, &rows)
+    columns(&head, &rows, room)
 }
 
 fn facts(r: &Results) -> String {
@@ -172,7 +174,7 @@ fn facts(r: &Results) -> String {
 }
 
 /// Measurements of a served device.
-pub(super) fn service(results: &service::Results) -> String {
+pub fn service(results: &service::Results, room: Option<usize>) -> String {
     let place = match &results.image {
         Some(dir) => format!("an image in {}", dir.display()),
         None => "memory".into(),
@@ -224,7 +226,7 @@ pub(super) fn service(results: &service::Results) -> String {
         row("deduplication off", &results.dedup_off),
         row("deduplication on", &results.dedup_on),
     ];
-    text.push_str(&output::table(&head, &rows));
+    text.push_str(&columns(&head, &rows, room));
 
     // Both latency modes, compared with the model of the flash.
     let e = &results.emulated;
@@ -243,17 +245,17 @@ pub(super) fn service(results: &service::Results) -> String {
 }
 
 /// A comparison of ways to serve a device.
-pub(super) fn compared(compared: &Compared) -> String {
+pub fn compared(compared: &Compared, room: Option<usize>) -> String {
     format!(
         "NVMe/TCP on the loopback, both ends on this machine; medians of {} rounds in which all take turns, and in brackets \
          the ratio to neither.\n\n{}\nOf both ends together, for a command:\n\n{}",
         compared.rounds,
-        rates(compared),
-        processor_times(compared)
+        rates(compared, room),
+        processor_times(compared, room)
     )
 }
 
-fn rates(compared: &Compared) -> String {
+fn rates(compared: &Compared, room: Option<usize>) -> String {
     let head = [
         "",
         "reads/s",
@@ -277,10 +279,10 @@ fn rates(compared: &Compared) -> String {
         ]
     };
     let rows: Vec<_> = compared.ways.iter().map(row).collect();
-    output::table(&head, &rows)
+    columns(&head, &rows, room)
 }
 
-fn processor_times(compared: &Compared) -> String {
+fn processor_times(compared: &Compared, room: Option<usize>) -> String {
     let head = [
         "processor time, µs",
         "read",
@@ -294,5 +296,5 @@ fn processor_times(compared: &Compared) -> String {
         std::iter::once(way.name.to_owned()).chain(times).collect()
     };
     let rows: Vec<_> = compared.ways.iter().map(row).collect();
-    output::table(&head, &rows)
+    columns(&head, &rows, room)
 }
