@@ -15,7 +15,7 @@ from typing import Any, Callable, Optional, Sequence, TypeVar, Union
 from . import _native
 from ._config import Config
 from ._device import Device
-from ._errors import Failed, UsageError, hint, said
+from ._errors import Failed, UsageError, hint, with_text
 from ._progress import watching
 from ._results import Results, Run
 from ._trace import Trace, as_trace
@@ -172,7 +172,7 @@ def compare(
     threads
         Schemes that run at the same time; by default one on each core. Results do not depend on it.
     memory
-        Memory that the runs may take, in bytes or as text; by default what is available. More is a ``UsageError``.
+        Memory that the runs may take, in bytes or as text; by default what is available. More is ``OutOfMemory``.
     report, report_x
         Path of an HTML page with tables and figures to write; the x axis of its series.
     timeline, timeline_window
@@ -196,7 +196,7 @@ def compare(
     than the main one, Ctrl-C and ``stop()`` end them with ``Stopped``, so that a pool of threads ends too.
 
     Raises ``UsageError`` (a ``ValueError``) if the options do not fit together, with the command line's sentence; ``NotFound`` (a
-    ``FileNotFoundError``) if a file is missing; ``Failed`` if a file cannot be read or a run has no result; ``TypeError`` if there is no
+    ``FileNotFoundError``) if a file is missing; ``OutOfMemory`` (a ``MemoryError``) if the runs clearly do not fit; ``Failed`` if a file cannot be read or a run has no result; ``TypeError`` if there is no
     such option. All but the last are ``remap_ssd.Error``.
     """
     own = ("schemes", "progress", "keep_devices", "workload")
@@ -216,7 +216,7 @@ def compare(
             try:
                 result, devices = _native.compare(values, tell, function, bool(keep_devices))
             except (UsageError, Failed) as error:
-                raise said(error, files.without_folder(str(error))) from None
+                raise with_text(error, files.without_folder(str(error))) from None
     return Results(json.loads(result), devices=[Device._of(native) for native in devices])
 
 
@@ -250,6 +250,8 @@ def run(scheme: Optional[str] = None, **options: Any) -> Run:
     >>> run("nlog", scale="1/64", workload="oltp").latency_us.p99
     >>> run("remap-ssd", scale="1/64", keep_devices=True).device.superblocks()
     """
+    if "schemes" in options:
+        raise TypeError("`run` takes one scheme, as `scheme`: use `compare` for several")
     if scheme is None:
         scheme = _scheme_of(options.get("config"))
     if not isinstance(scheme, str) or "," in scheme:

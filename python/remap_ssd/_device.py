@@ -428,10 +428,10 @@ def _bytes(content: Any) -> bytes:
     except TypeError:
         if not isinstance(content, Sequence) or isinstance(content, str) or not all(_is_buffer(one) for one in content):
             raise _not_bytes(content) from None
-        pages = [_bytes(one) for one in content]
-        if any(len(page) != PAGE_BYTES for page in pages):
-            at, page = next((at, page) for at, page in enumerate(pages) if len(page) != PAGE_BYTES)
-            raise UsageError(f"`content[{at}]` has {len(page)} bytes, and a page has {PAGE_BYTES}") from None
+        pages = [memoryview(one).tobytes() for one in content]
+        for at, page in enumerate(pages):
+            if len(page) != PAGE_BYTES:
+                raise UsageError(f"`content[{at}]` has {len(page)} bytes, and a page has {PAGE_BYTES}") from None
         data = b"".join(pages)
     if not data:
         raise UsageError("`content` is empty: a write has at least one page")

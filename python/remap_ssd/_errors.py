@@ -43,7 +43,7 @@ class NotFound(Failed, FileNotFoundError):
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
-        found = re.match(r"(?:invalid value ')?(.+?)(?:' for '[^']*')?: (?:No such file|there is no folder)", text)
+        found = re.match(r"(?:invalid value '|\w+ = )?(.+?)(?:' for '[^']*')?: (?:[Nn]o such file|there is no folder)", text)
         self.errno, self.filename = errno.ENOENT, found[1] if found else None
 
     def __str__(self) -> str:
@@ -73,7 +73,7 @@ def not_found(path: object) -> NotFound:
     return NotFound(f"{path}: No such file or directory (os error {errno.ENOENT})")
 
 
-def said(error: Exception, text: str) -> Exception:
+def with_text(error: Exception, text: str) -> Exception:
     """An error of the same kind with another text."""
     for kind in (NotFound, OutOfMemory, Stopped, Refused, UsageError):
         if isinstance(error, kind):

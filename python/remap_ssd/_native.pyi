@@ -18,7 +18,8 @@ def compare(
 ) -> tuple[str, list[Device]]: ...
 def compare_options() -> list[tuple[str, bool, str]]: ...
 def stop() -> None:
-    """Ends all runs of this process that are under way, in whatever thread: each raises `Stopped`.
+    """Ends all runs of this process that are under way, in whatever thread: each raises `Stopped`. Runs that begin later are not
+    affected; neither are sweeps, whose runs are processes.
 
     >>> with concurrent.futures.ThreadPoolExecutor() as pool:
     ...     future = pool.submit(remap_ssd.run, "none")

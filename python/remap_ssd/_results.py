@@ -179,7 +179,7 @@ class Results:
     ) -> None:
         self._value = value
         self._sources = sources or _native.SOURCES
-        kept = devices or [None] * len(value["runs"])
+        kept: Sequence[Optional["Device"]] = devices or [None] * len(value["runs"])
         self.runs = [Run(run, device) for run, device in zip(value["runs"], kept)]
 
     @property

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, Optional, Se
 
 from . import _engines, _html, _native, _places, _schema
 from ._config import Config
-from ._errors import Failed, UsageError, not_found, said
+from ._errors import Failed, UsageError, not_found, with_text
 from ._results import Run
 from ._trace import as_trace, is_trace
 from ._values import as_json, plain
@@ -239,7 +239,7 @@ def sweep(
 
     def fail(task: dict[str, Any], error: Exception) -> None:
         if on_error == "stop":
-            raise said(error, f"{task['title']}: {error}") from error
+            raise with_text(error, f"{task['title']}: {error}") from error
         swept.failures.append({"key": task["key"], "point": task["title"], "error": str(error)})
 
     missing = set(swept.to_do)

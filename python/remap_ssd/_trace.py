@@ -172,9 +172,10 @@ class Trace:
         """
         _native.write_trace(os.fspath(path), *self._raw())
 
-    def _raw(self) -> tuple[Any, ...]:
+    def _raw(self) -> tuple[Any, Any, Any, Any, Any, Any]:
         """The columns as bytes, for the native half."""
-        return tuple(None if column is None else column.tobytes() for column in self._columns)
+        verbs, lpn, counts, source, times, own = (None if column is None else column.tobytes() for column in self._columns)
+        return verbs, lpn, counts, source, times, own
 
     @property
     def op(self) -> Any:

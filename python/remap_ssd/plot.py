@@ -108,7 +108,7 @@ def bars(
     values = [_value(run, field) for run in shown]
     heights = [float("nan") if value is None else value for value in values]
     drawn = axes.bar(range(len(shown)), heights, color=[color(run.scheme) for run in shown], width=0.65)
-    axes.bar_label(drawn, labels=["" if value is None else f"{value:,.3g}" for value in values], padding=2, fontsize="small")
+    axes.bar_label(drawn, labels=[_short(value) for value in values], padding=2, fontsize="small")
     names = [_name(run, shown) for run in shown]
     is_tight = sum(map(len, names)) > _LETTERS
     axes.set_xticks(range(len(shown)), names, **({"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if is_tight else {}))
@@ -188,6 +188,16 @@ def _value(run: Run, field: str) -> Any:
     for name in field.split("."):
         value = value[name]
     return value
+
+
+def _short(value: Any) -> str:
+    """Three digits of a number, which fit above a bar."""
+    if value is None:
+        return ""
+    for factor, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= 0.9995 * factor:
+            return f"{value / factor:.3g}{letter}"
+    return f"{value:.3g}"
 
 
 def _name(run: Run, runs: list[Run]) -> str:

@@ -21,6 +21,7 @@ pub(crate) fn failed(error: Error) -> PyErr {
     let text = error.to_string();
     match error {
         _ if is_missing(&text) => NotFound::new_err(text),
+        Error::Memory(_) => OutOfMemory::new_err(text),
         Error::Usage(_) => UsageError::new_err(text),
         Error::Stopped(_) => Stopped::new_err(text),
         Error::Failed(_) => Failed::new_err(text),
@@ -42,5 +43,9 @@ fn is_missing(text: &str) -> bool {
     /// The system's number of "no such file or directory".
     const ENOENT: i32 = 2;
     let system = io::Error::from_raw_os_error(ENOENT).to_string();
-    text.contains(&system) || text.contains(": there is no folder ")
+    let own = [
+        ": there is no folder ",
+        ": no such file, nor one of a scheme ",
+    ];
+    text.contains(&system) || own.iter().any(|said| text.contains(said))
 }

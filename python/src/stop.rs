@@ -13,7 +13,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Number of requests so far to end all runs.
 static STOPS: AtomicU64 = AtomicU64::new(0);
 
-/// Ends all runs of this process that are under way, in whatever thread: each raises `Stopped`.
+/// Ends all runs of this process that are under way, in whatever thread: each raises `Stopped`. Runs
+/// that begin later are not affected; neither are sweeps, whose runs are processes.
+///
+/// >>> with concurrent.futures.ThreadPoolExecutor() as pool:
+/// ...     future = pool.submit(remap_ssd.run, "none", scale="1/2")
+/// ...     remap_ssd.stop()
+/// >>> future.exception()
+/// Stopped('stopped')
 #[pyfunction]
 pub(crate) fn stop() {
     STOPS.fetch_add(1, Ordering::SeqCst);
