@@ -135,7 +135,10 @@ class Config:
 
 
 def presets() -> list[Values]:
-    """The ready-made devices: ``name``, ``about``, ``assumed`` (values missing in its source), ``checked`` (what it was compared with) and ``device``."""
+    """The ready-made devices: ``name``, ``about``, ``assumed`` (values missing in its source), ``checked`` (what it was compared with) and ``device``.
+
+    >>> [preset.name for preset in presets()]
+    """
     return [Values(preset) for preset in json.loads(_native.presets())]
 
 

@@ -410,12 +410,10 @@ def _numbers(content: Any) -> list[int]:
         raise UsageError(
             "`content` is bytes, and this device stores numbers that represent contents: write integers, or use `Config(content=\"bytes\")`"
         )
-    try:
-        given = [] if isinstance(content, str) else content.tolist() if hasattr(content, "tolist") else list(content)
-    except TypeError:
-        given = []
-    if isinstance(content, str) or not (given or hasattr(content, "__len__")):
+    given = content.tolist() if hasattr(content, "tolist") else content
+    if isinstance(given, str) or not hasattr(given, "__iter__"):
         raise TypeError(f"`content` is an integer, or a sequence of them, and not {content!r}")
+    given = list(given)
     if not given:
         raise UsageError("`content` is empty: a write has at least one page")
     return [_whole("content" if len(given) == 1 else f"content[{at}]", one, 1, _WORD_MAX) for at, one in enumerate(given)]

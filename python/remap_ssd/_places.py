@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from . import _native
-from ._errors import Failed, NotFound
+from ._errors import Failed, not_found
 
 _reading = threading.Lock()
 
@@ -87,8 +87,8 @@ def _download(address: str, path: Path) -> None:
     try:
         with fsspec.open(address, "rb") as source, open(path, "wb") as target:
             shutil.copyfileobj(source, target, 1 << 20)
-    except FileNotFoundError as error:
-        raise NotFound(f"{address}: {error}") from None
+    except FileNotFoundError:
+        raise not_found(address) from None
     except (OSError, ValueError) as error:
         raise Failed(f"{address}: {error}") from None
 

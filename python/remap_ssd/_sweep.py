@@ -223,7 +223,7 @@ def sweep(
         raise TypeError(f"`grid` is a dict of lists, or the path of a file, and not {type(grid).__name__}")
     else:
         folder = Path(into)
-        _check_skip(grid, skip)
+        skip = _as_in_grid(skip, grid)
     folder.mkdir(parents=True, exist_ok=True)
 
     found = _points(grid, skip, options, folder, keep=scheduler is None)
@@ -290,17 +290,22 @@ def _points(
     return json.loads(_native.sweep_of_json(json.dumps(given), fetch))
 
 
-def _check_skip(grid: Mapping[str, Any], skip: list[Mapping[str, Any]]) -> None:
-    """Warns of combinations to leave out that are none of the grid."""
+def _as_in_grid(skip: list[Mapping[str, Any]], grid: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Combinations to leave out, with values as the grid spells them (40 MiB as text or as bytes); warns of those that it has not."""
+    combinations = []
     for at, names in enumerate(skip):
         if not isinstance(names, Mapping):
             raise TypeError(f"`skip[{at}]` is a dict, and not {names!r}")
-        for name in names:
-            known = {_same(name, one) for one in _values(name, grid.get(name, ()))}
-            for one in _values(name, names[name]):
+        spelled = {}
+        for name, values in names.items():
+            known = {_same(name, one): one for one in _values(name, grid.get(name, ()))}
+            spelled[name] = [known.get(_same(name, one), one) for one in _values(name, values)]
+            for one in spelled[name]:
                 if name in grid and _same(name, one) not in known:
                     said = f"`skip[{at}]` leaves nothing out for {name}={one}: the grid has no such value"
                     warnings.warn(said, stacklevel=3)
+        combinations.append(spelled)
+    return combinations
 
 
 def _same(name: str, value: Any) -> str:

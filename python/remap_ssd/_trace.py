@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, Optional, Union
+from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, Optional, Union, overload
 
 from . import _html, _native
 from ._errors import UsageError, hint
@@ -13,6 +13,7 @@ from ._schema import arrow_package
 from ._workload import LETTERS, VERBS, Command, as_command
 
 if TYPE_CHECKING:
+    import numpy
     import pandas
     import pyarrow
 
@@ -213,6 +214,12 @@ class Trace:
         """Pages of each row that may have a fingerprint."""
         verbs, _, counts, *_ = self._columns
         return _numpy().where(verbs == ord("W"), counts, 0).astype("int64")
+
+    @overload
+    def __getitem__(self, which: int) -> Command: ...
+
+    @overload
+    def __getitem__(self, which: Union[slice, "numpy.ndarray[Any, Any]"]) -> "Trace": ...
 
     def __getitem__(self, which: Any) -> Any:
         numpy = _numpy()

@@ -20,7 +20,8 @@ import_exception!(remap_ssd._errors, UsageError);
 pub(crate) fn failed(error: Error) -> PyErr {
     let text = error.to_string();
     match error {
-        _ if is_missing(&text) => NotFound::new_err(text),
+        // Of a grid with several mistakes, a missing file may be one.
+        _ if is_missing(&text) && !text.contains(" things are wrong:") => NotFound::new_err(text),
         Error::Memory(_) => OutOfMemory::new_err(text),
         Error::Usage(_) => UsageError::new_err(text),
         Error::Stopped(_) => Stopped::new_err(text),

@@ -211,7 +211,7 @@ def test_stop_ends_runs_in_threads():
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
-@pytest.mark.parametrize("handler", ["signal.default_int_handler", "lambda *_: signal.default_int_handler()"])
+@pytest.mark.parametrize("handler", ["signal.default_int_handler", "lambda *given: signal.default_int_handler(*given)"])
 def test_ctrl_c_ends_a_pool_of_threads(handler):
     code = f"""
 import concurrent.futures, remap_ssd, signal

@@ -218,18 +218,20 @@ def test_a_device_of_numbers_takes_any_sequence_of_them():
     numpy = pytest.importorskip("numpy")
     for numbers in ([7, 8], (7, 8), range(7, 9), numpy.array([7, 8]), numpy.array([7, 8], numpy.uint8), iter([7, 8])):
         device = Device(small())
-        if not hasattr(numbers, "__len__"):
-            numbers = list(numbers)
         device.write(3, numbers)
         assert device.read(3, 2).contents == [7, 8]
     device.write(numpy.int64(3), numpy.uint64(9))
     assert device.read(numpy.int32(3)).content == 9
+    for wrong in (numpy.float64(1.5), numpy.array([1.5])):
+        with pytest.raises(TypeError, match="`content`"):
+            device.write(0, wrong)
 
 
 @pytest.mark.parametrize(
     "command, kind, sentence",
     [
         (lambda device: device.write(0, 1.5), TypeError, "`content` is an integer, or a sequence of them, and not 1.5"),
+        (lambda device: device.write(0, None), TypeError, "`content` is an integer, or a sequence of them, and not None"),
         (lambda device: device.write(0, "x"), TypeError, "`content` is an integer, or a sequence of them, and not 'x'"),
         (lambda device: device.write(0, [1, "a"]), TypeError, r"`content\[1\]` is an integer, and not 'a'"),
         (lambda device: device.write(0, [1, 0]), ValueError, r"`content\[1\]` is 0: it must be 1 to 18446744073709551615"),
