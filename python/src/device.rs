@@ -54,6 +54,13 @@ enum PageContent<'py> {
 /// Start and end of a command, in ns.
 pub(crate) type CommandTimes = (u64, u64);
 
+/// Starts and ends of a replay's rows in ns, as 64-bit words, and the rows refused, with the reasons.
+type PythonReplay<'py> = (
+    Bound<'py, PyBytes>,
+    Bound<'py, PyBytes>,
+    Vec<(usize, String)>,
+);
+
 #[pymethods]
 impl Device {
     #[new]
@@ -219,11 +226,7 @@ impl Device {
         times: Option<&[u8]>,
         fingerprints: Option<&[u8]>,
         queue_depth: Option<u32>,
-    ) -> PyResult<(
-        Bound<'py, PyBytes>,
-        Bound<'py, PyBytes>,
-        Vec<(usize, String)>,
-    )> {
+    ) -> PyResult<PythonReplay<'py>> {
         let columns = Columns::new(verbs, pages, counts, sources, times, fingerprints);
         columns.check().map_err(mistake)?;
         let sign = StopSign::new();
