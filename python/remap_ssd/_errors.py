@@ -41,6 +41,10 @@ class NotFound(Failed, FileNotFoundError):
 
     __module__ = "remap_ssd"
 
+    def __new__(cls, *values: object) -> "NotFound":
+        # That of the first base cannot make one; whatever copies errors (Dask's `tblib`) calls it by name.
+        return FileNotFoundError.__new__(cls, *values)
+
     def __init__(self, text: str) -> None:
         super().__init__(text)
         found = re.match(r"(?:invalid value '|\w+ = )?(.+?)(?:' for '[^']*')?: (?:[Nn]o such file|there is no folder)", text)

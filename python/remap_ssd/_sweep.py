@@ -292,7 +292,7 @@ def _points(
 
 def _as_in_grid(skip: list[Mapping[str, Any]], grid: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Combinations to leave out, with values as the grid spells them (40 MiB as text or as bytes); warns of those that it has not."""
-    combinations = []
+    combinations: list[Mapping[str, Any]] = []
     for at, names in enumerate(skip):
         if not isinstance(names, Mapping):
             raise TypeError(f"`skip[{at}]` is a dict, and not {names!r}")
@@ -313,6 +313,7 @@ def _same(name: str, value: Any) -> str:
     if isinstance(value, (Config, os.PathLike)) or is_trace(value):
         return repr(value)
     text = str(plain(name, value))
+    text = text.lower() if isinstance(value, bool) else text
     return _native.typed_option(name, text) or text
 
 

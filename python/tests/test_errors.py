@@ -19,6 +19,8 @@ def test_every_error_has_one_base_and_pythons_kind():
     for kind, base in kinds.items():
         error = pickle.loads(pickle.dumps(kind("a sentence")))
         assert isinstance(error, remap_ssd.Error) and isinstance(error, base) and str(error) == "a sentence"
+        # As Dask copies them.
+        assert type(kind.__new__(kind)) is kind
         assert type(error) is kind and kind.__module__ == "remap_ssd" and getattr(remap_ssd, kind.__name__) is kind
 
 

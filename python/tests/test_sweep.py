@@ -200,7 +200,7 @@ def test_mistakes_are_said_before_anything_runs(tmp_path):
         with pytest.raises(FileNotFoundError, match=f"{address}: No such file"):
             remap_ssd.sweep({"trace": [address]}, tmp_path)
     with pytest.raises(ValueError, match="2 things are wrong:(.|\n)*/nowhere: No such file"):
-        remap_ssd.sweep({"trace": ["/nowhere"], "sceme": ["none"]}, tmp_path)
+        remap_ssd.sweep({"trace": ["/nowhere", "/nowhere2"]}, tmp_path)
     with pytest.raises(TypeError, match="options there"):
         remap_ssd.sweep(tmp_path / "grid.toml", seed=1)
     with pytest.raises(TypeError, match="`into` is missing"):
