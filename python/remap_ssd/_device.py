@@ -50,7 +50,7 @@ class Read(Completion):
     contents: list[Content]
 
     def __new__(cls, start_ns: int, done_ns: int, contents: list[Content]) -> "Read":
-        read = super().__new__(cls, start_ns, done_ns)
+        read = tuple.__new__(cls, (start_ns, done_ns))
         read.contents = contents
         return read
 
@@ -380,10 +380,13 @@ class Device:
 
 def _whole(name: str, value: Any, least: int, most: int) -> int:
     """An integer of an argument."""
-    try:
-        number = index(value)
-    except TypeError:
-        raise TypeError(f"`{name}` is an integer, and not {value!r}") from None
+    if type(value) is int:
+        number = value
+    else:
+        try:
+            number = index(value)
+        except TypeError:
+            raise TypeError(f"`{name}` is an integer, and not {value!r}") from None
     if not least <= number <= most:
         raise UsageError(f"`{name}` is {number}: it must be {least} to {most}")
     return number
