@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from . import _native, _places, sweep
+from ._errors import Failed
 
 
 def main() -> int:
@@ -39,7 +40,7 @@ def main() -> int:
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return 1
-    except (ImportError, OSError, TypeError, ValueError, _native.Failed) as error:
+    except (ImportError, OSError, TypeError, ValueError, Failed) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2 if isinstance(error, ValueError) else 1
     return 0

@@ -9,21 +9,27 @@ from functools import lru_cache
 from typing import Any, Union
 
 from . import _native
+from ._errors import UsageError, not_found
 from ._results import Values
+from ._values import plain
 
 
 def _of_values(keys: dict[str, Any]) -> tuple[str, str]:
     """A device from its values. Errors name values, not lines of the generated text."""
     try:
-        return _native.config_of_json(json.dumps(keys))
-    except ValueError as error:
-        raise ValueError(re.sub(r"\bline \d+: ", "", str(error))) from None
+        return _native.config_of_json(json.dumps(plain("config", keys)))
+    except UsageError as error:
+        raise UsageError(re.sub(r"\bline \d+: ", "", str(error))) from None
 
 
 class Config:
     """Configuration of a device: geometry, latencies, firmware. Validated and immutable.
 
-    ``Config("fast21-32g", scale="1/64", scheme="nlog", flash={"read_ns": 40_000})`` is a preset with some values replaced.
+    >>> small = Config("fast21-32g", scale="1/64", scheme="nlog", flash={"read_ns": 40_000})
+    >>> small.firmware.log_bytes, small.addressable_pages
+    >>> compare(config=small.replace(gc_free=0.2))
+
+    A preset (``presets()`` lists them) with some values replaced.
     The names are those of a device file (``print(config.to_toml())``): ``name``, ``addressable``, ``queue_depth``, ``content``,
     and the tables ``geometry``, ``flash``, ``nvram``, ``hash``, ``link``, ``controller``, ``background``, ``timing`` and ``firmware``, each a dict of those
     values that differ. Names of ``firmware`` may be given without it (``scheme``, ``log_bytes``, ``dedup``, ``gc_policy``, ...).
@@ -31,7 +37,7 @@ class Config:
 
     Times are in nanoseconds, sizes in bytes, addresses in pages of 4 KiB.
 
-    Raises ``ValueError``, with the command line's sentence, if the device cannot work.
+    Raises ``UsageError`` (a ``ValueError``), with the command line's sentence, if the device cannot work.
     """
 
     __slots__ = ("_toml", "_value", "_addressable")
@@ -62,18 +68,21 @@ class Config:
 
     @classmethod
     def from_toml(cls, text: str) -> "Config":
-        """Parses the text of a device file. ``ValueError`` gives the error and its line."""
+        """Parses the text of a device file. ``UsageError`` gives the error and its line."""
         return cls._of(*_native.config_of_toml(text))
 
     @classmethod
     def load(cls, path: Union[str, "os.PathLike[str]"]) -> "Config":
-        """Reads a device file. ``OSError`` if it cannot be read, ``ValueError`` if it does not describe a device."""
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
+        """Reads a device file. ``NotFound`` or ``OSError`` if it cannot be read, ``UsageError`` if it does not describe a device."""
+        try:
+            with open(path, encoding="utf-8") as file:
+                text = file.read()
+        except FileNotFoundError:
+            raise not_found(os.fspath(path)) from None
         try:
             return cls.from_toml(text)
-        except ValueError as error:
-            raise ValueError(f"{os.fspath(path)}: {error}") from None
+        except UsageError as error:
+            raise UsageError(f"{os.fspath(path)}: {error}") from None
 
     def replace(self, **values: Any) -> "Config":
         """A copy with some values replaced, named as in ``Config(...)``; ``scale`` is a share of this device."""
@@ -126,7 +135,10 @@ class Config:
 
 
 def presets() -> list[Values]:
-    """The ready-made devices: ``name``, ``about``, ``assumed`` (values missing in its source), ``checked`` (what it was compared with) and ``device``."""
+    """The ready-made devices: ``name``, ``about``, ``assumed`` (values missing in its source), ``checked`` (what it was compared with) and ``device``.
+
+    >>> [preset.name for preset in presets()]
+    """
     return [Values(preset) for preset in json.loads(_native.presets())]
 
 

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from typing import Any, Callable, Iterator, Optional
 
 from . import _native, _places
+from ._errors import Failed
 
 Task = dict[str, Any]
 Work = Callable[[Task], None]
@@ -51,7 +52,7 @@ def processes(work: Work, tasks: list[Task], workers: Optional[int], count: Call
         before = len(waiting)
         codes = _round(work, waiting, min(workers, before), count, fail)
         if UNGUARDED in codes:
-            raise _native.Failed(
+            raise Failed(
                 "the main module starts the sweep when it is imported, and each process of the sweep imports it: "
                 'start it below `if __name__ == "__main__":`'
             )
@@ -77,7 +78,7 @@ def _how(codes: set[int]) -> str:
 def _give_up(waiting: dict[str, Task], why: str, fail: Fail) -> None:
     """Fails the tasks that are left."""
     for key in list(waiting):
-        fail(waiting.pop(key), _native.Failed(why))
+        fail(waiting.pop(key), Failed(why))
 
 
 def _fitting(tasks: list[Task]) -> int:
@@ -188,7 +189,7 @@ def _prepare(client: Any, tasks: list[Task]) -> None:
     known = _asked(client.run, sources)
     others = sorted(address for address, digest in known.items() if digest != _native.SOURCES)
     if others:
-        raise _native.Failed(
+        raise Failed(
             f"{len(others)} of {len(known)} workers have the package of other sources ({others[0]}: {known[others[0]]}, here: "
             f"{_native.SOURCES}), and their results would be others: install the same everywhere"
         )
@@ -209,7 +210,7 @@ def _prepare(client: Any, tasks: list[Task]) -> None:
         time.sleep(1)
     needs = max((task["memory_bytes"] for task in tasks), default=0)
     if needs > most:
-        raise _native.Failed(f"a point takes about {needs >> 20} MiB of memory, and the largest worker has {int(most) >> 20} MiB")
+        raise Failed(f"a point takes about {needs >> 20} MiB of memory, and the largest worker has {int(most) >> 20} MiB")
 
 
 def _asked(request: Callable[..., Any], *arguments: Any) -> Any:

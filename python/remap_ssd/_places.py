@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from . import _native
+from ._errors import Failed, not_found
 
 _reading = threading.Lock()
 
@@ -40,14 +41,14 @@ def local(path: str, digest: str, folder: str) -> str:
         return path
 
     if own is None:
-        raise _native.Failed(f"{path}: it was read for its digest, and is gone from {folder}")
+        raise Failed(f"{path}: it was read for its digest, and is gone from {folder}")
     with _reading:
         if not (own / digest).exists():
             beside = own / f".{uuid.uuid4().hex}"
             own.mkdir(parents=True, exist_ok=True)
             _download(path, beside)
             if _native.digest_of_file(beside) != digest:
-                raise _native.Failed(f"{path} has changed since the sweep began")
+                raise Failed(f"{path} has changed since the sweep began")
             os.replace(beside, own / digest)
     return str(own / digest)
 
@@ -56,7 +57,7 @@ def sees(path: str, digest: str) -> bool:
     """True if this worker has a file at that path with the same content as the client's."""
     try:
         return _native.digest_of_file(path) == digest
-    except _native.Failed:
+    except Failed:
         return False
 
 
@@ -86,8 +87,10 @@ def _download(address: str, path: Path) -> None:
     try:
         with fsspec.open(address, "rb") as source, open(path, "wb") as target:
             shutil.copyfileobj(source, target, 1 << 20)
+    except FileNotFoundError:
+        raise not_found(address) from None
     except (OSError, ValueError) as error:
-        raise _native.Failed(f"{address}: {error}") from None
+        raise Failed(f"{address}: {error}") from None
 
 
 def _keep(path: Path, place: Path) -> None:

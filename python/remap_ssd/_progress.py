@@ -14,6 +14,8 @@ def watching(progress: Any) -> Iterator[Optional[Callable[[Jobs], object]]]:
     if callable(progress):
         yield progress
         return
+    if progress not in (None, False, True):
+        raise TypeError(f"`progress` is True, False or a function, and not {progress!r}")
     if not progress:
         yield None
         return

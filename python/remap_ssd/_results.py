@@ -6,13 +6,15 @@ was never written) is ``None``, like ``null`` there.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Iterator, Mapping, Optional, Union
+from typing import TYPE_CHECKING, Any, Iterator, Mapping, Optional, Sequence, Union
 
-from . import _native, _schema
+from . import _html, _native, _schema
 
 if TYPE_CHECKING:
     import pandas
     import pyarrow
+
+    from ._device import Device
 
 
 class Record(Mapping[str, Any]):
@@ -93,9 +95,19 @@ class Run(RunSummary):
     that became copies, by cause); ``latency_us``, ``read_latency_us``, ``remap_latency_us`` (mean, p50, p90, p99, p999,
     p9999, max in microseconds); ``latency_cdf`` (pairs of microseconds and share); ``samples`` (the time series);
     ``lifetime_years``; ``wear_out``; ``requests``. ``dir(run)`` lists all.
+
+    >>> run = remap_ssd.run("remap-ssd", scale="1/64")
+    >>> run.write_amplification, run.latency_us.p99, run["demotions"]["nvram_full"]
     """
 
-    __slots__ = ()
+    __slots__ = ("device",)
+
+    #: The device after the run, with ``keep_devices=True``, at the time of the run's end; else ``None``. Not in copies by pickle.
+    device: Optional["Device"]
+
+    def __init__(self, fields: dict[str, Any], device: Optional["Device"] = None) -> None:
+        super().__init__(fields)
+        self.device = device
 
     if not TYPE_CHECKING:
 
@@ -110,6 +122,10 @@ class Run(RunSummary):
         said = "nothing written" if amplification is None else f"write amplification {amplification:.3f}"
         return f"<Run {self.scheme}: {said}>"
 
+    def _repr_html_(self) -> str:
+        rows = [(head, _named(self._fields, name)) for head, name in _SHOWN]
+        return _html.table([self.scheme, ""], [row for row in rows if row[1] is not None])
+
     @property
     def series(self) -> "pyarrow.Table":
         """The time series as an Arrow table: a row for each of ``samples``, a column for each of its fields.
@@ -120,8 +136,34 @@ class Run(RunSummary):
         return pyarrow.Table.from_pylist(self._fields["samples"], schema=_schema.arrow(_schema.sample_fields()))
 
 
+#: Figures of tables in notebooks.
+_SHOWN = [
+    ("write amplification", "write_amplification"),
+    ("bandwidth, MiB/s", "bandwidth_mib_s"),
+    ("IOPS", "iops"),
+    ("write latency, mean, µs", "latency_us.mean"),
+    ("write latency, p99, µs", "latency_us.p99"),
+    ("read latency, p99, µs", "read_latency_us.p99"),
+    ("remaps, pages", "remaps"),
+    ("moved by GC, pages", "gc_pages"),
+    ("erases", "erases"),
+    ("life, years", "lifetime_years"),
+]
+
+
+def _named(run: Any, name: str) -> Any:
+    """A figure by its name with dots; ``None`` if it was not measured."""
+    for part in name.split("."):
+        run = run.get(part) if isinstance(run, dict) else None
+    return run
+
+
 class Results:
     """Results of a comparison.
+
+    >>> results = remap_ssd.compare(["none", "remap-ssd"], scale="1/64")
+    >>> results["remap-ssd"].write_amplification
+    >>> results.to_pandas()[["scheme", "iops", "latency_us.p99"]]
 
     Iterates over its runs; ``results[0]`` and ``results["remap-ssd"]`` are runs. Tables have one row for each run: Arrow by
     ``to_arrow()`` or by the Arrow PyCapsule interface (``polars.DataFrame(results)``), pandas by ``to_pandas()``.
@@ -132,10 +174,13 @@ class Results:
     #: The runs, in the order of the schemes (for each scheme, of the policies).
     runs: list[Run]
 
-    def __init__(self, value: dict[str, Any], sources: Optional[str] = None) -> None:
+    def __init__(
+        self, value: dict[str, Any], sources: Optional[str] = None, devices: Sequence["Device"] = ()
+    ) -> None:
         self._value = value
         self._sources = sources or _native.SOURCES
-        self.runs = [Run(run) for run in value["runs"]]
+        kept: Sequence[Optional["Device"]] = devices or [None] * len(value["runs"])
+        self.runs = [Run(run, device) for run, device in zip(value["runs"], kept)]
 
     @property
     def config(self) -> Values:
@@ -167,6 +212,12 @@ class Results:
 
     def __repr__(self) -> str:
         return f"<Results of {', '.join(run.scheme for run in self.runs)}; seed {self.seed}>"
+
+    def _repr_html_(self) -> str:
+        shown = [(head, name) for head, name in _SHOWN if any(_named(run._fields, name) is not None for run in self.runs)]
+        names = [run.scheme if run.gc_policy == "greedy" else f"{run.scheme}, {run.gc_policy}" for run in self.runs]
+        rows = [[title, *(_named(run._fields, name) for _, name in shown)] for title, run in zip(names, self.runs)]
+        return _html.table(["scheme", *(head for head, _ in shown)], rows)
 
     def __reduce__(self) -> Any:
         return (Results, (self._value, self._sources))

@@ -6,12 +6,12 @@ same types, whatever was measured; what is missing is null. Absent: values.
 
 from __future__ import annotations
 
-import difflib
 import json
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Iterable, Optional
 
 from . import _native
+from ._errors import UsageError, hint
 
 if TYPE_CHECKING:
     import pyarrow
@@ -33,15 +33,14 @@ def columns() -> list[tuple[str, Any]]:
 
 
 def chosen(names: Optional[Iterable[str]]) -> list[tuple[str, Any]]:
-    """The columns of these names, or all; ``ValueError`` for a name that is none."""
+    """The columns of these names, or all; ``UsageError`` for a name that is none."""
     known = dict(columns())
     if names is None:
         return list(known.items())
     wanted = list(names)
     for name in wanted:
         if name not in known:
-            similar = difflib.get_close_matches(name, known, n=1)
-            raise ValueError(f"there is no column `{name}`" + (f": did you mean `{similar[0]}`?" if similar else ""))
+            raise UsageError(f"there is no column `{name}`{hint(name, list(known))}")
     return [(name, known[name]) for name in wanted]
 
 

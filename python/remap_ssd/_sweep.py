@@ -15,11 +15,12 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, Optional, Sequence, Union
 
-from . import _engines, _native, _places, _schema
-from ._compare import as_json
+from . import _engines, _html, _native, _places, _schema
 from ._config import Config
+from ._errors import Failed, UsageError, not_found, with_text
 from ._results import Run
 from ._trace import as_trace, is_trace
+from ._values import as_json, plain
 
 if TYPE_CHECKING:
     import pandas
@@ -32,6 +33,10 @@ PathLike = Union[str, "os.PathLike[str]"]
 
 class Sweep:
     """The points of a sweep and their results, one Parquet file each in a folder.
+
+    >>> study = Sweep.open("study")
+    >>> study.to_pandas(["option.seed", "iops"])
+    >>> [(point["scheme"], run.write_amplification) for point, run in study]
 
     ``len(sweep)`` are the points; ``sweep.done`` and ``sweep.to_do`` (before or after ``run``) say which have results; iterating
     yields (point, run) of those done, in the grid's order.
@@ -52,10 +57,13 @@ class Sweep:
         """The results in a folder, of a finished or an interrupted sweep, without running anything.
 
         Its points are those that have results, of all builds of the simulator: the column ``sources`` tells them apart, and is
-        null for results of versions without this column. ``OSError`` if there is no such folder.
+        null for results of versions without this column. ``NotFound`` if there is no such folder.
         """
         path, parquet = Path(folder), _parquet()
-        os.listdir(path)
+        try:
+            os.listdir(path)
+        except FileNotFoundError:
+            raise not_found(path) from None
         found = []
         for file in path.glob("scheme=*/[!._]*.parquet"):
             try:
@@ -63,7 +71,7 @@ class Sweep:
                 names = [name for name in row.schema_arrow.names if name.startswith("option.")]
                 values = row.read(names).to_pylist()[0]
             except (IndexError, OSError, ValueError) as error:
-                raise _native.Failed(f"{file}: {error}") from None
+                raise Failed(f"{file}: {error}") from None
             typed = (_typed(name.partition(".")[2], value) for name, value in values.items() if value is not None)
             options = {"scheme": file.parent.name.partition("=")[2], **dict(typed)}
             found.append((file, options))
@@ -122,9 +130,19 @@ class Sweep:
         """The same as a ``pandas.DataFrame``."""
         return self.to_arrow(columns).to_pandas()
 
+    def _repr_html_(self) -> str:
+        figures = [("write amplification", "write_amplification"), ("bandwidth, MiB/s", "bandwidth_mib_s"), ("IOPS", "iops")]
+        done = self.done[:_HTML_ROWS]
+        rows = [[self.titles[key], *(_figure(self._row(key)["run"], name) for _, name in figures)] for key in done]
+        return _html.table(["point", *(head for head, _ in figures)], rows, repr(self)[1:-1])
+
     def __repr__(self) -> str:
         failed = f", {len(self.failures)} failed" if self.failures else ""
         return f"<Sweep of {len(self)} points in {self.folder}, {len(self.done)} done{failed}>"
+
+
+#: Points of a table in a notebook.
+_HTML_ROWS = 50
 
 
 def _typed(name: str, value: Any) -> tuple[str, Any]:
@@ -154,6 +172,9 @@ def sweep(
 ) -> Sweep:
     """Runs every combination of the grid's values that has no result in ``into`` yet, and returns all results.
 
+    >>> study = sweep({"scheme": ["none", "remap-ssd"], "seed": range(3)}, into="study", scale="1/256")
+    >>> study.to_pandas(["scheme", "option.seed", "write_amplification"])
+
     grid
         Lists of values by option: ``{"scheme": ["none", "remap-ssd"], "log_size": ["20MiB", "80MiB"], "seed": range(3)}``.
         Options are those of ``run``; a name with a dot is a value of the device (``"flash.read_ns"``, ``"firmware.watermark"``).
@@ -163,7 +184,8 @@ def sweep(
         A folder: made if it is missing; beside a grid's file by default. It is a Parquet data set, partitioned by scheme, one
         file for each point: ``FILE.sweep`` of the command line.
     skip
-        Combinations to leave out: ``[{"scheme": "wal-ssd", "workload": ["randwrite", "oltp"]}]``.
+        Combinations to leave out: ``[{"scheme": "wal-ssd", "workload": ["randwrite", "oltp"]}]``. Warns of values that the grid does
+        not have.
     workers
         Processes; by default one for each core, as far as memory allows. Each runs one point at a time.
     scheduler
@@ -184,23 +206,27 @@ def sweep(
 
     Warns of results in ``into`` that other sources of the simulator, or another version, have made: they are not reused.
 
-    Raises ``ValueError``, with all that is wrong with the grid, before anything runs; ``Failed`` if a point fails (the others'
+    Raises ``UsageError`` (a ``ValueError``), with all that is wrong with the grid, before anything runs; ``NotFound`` if a file is missing; ``Failed`` if a point fails (the others'
     results are kept). Ctrl-C stops the workers. Needs ``pyarrow``.
     """
     _parquet()
+    skip = [skip] if isinstance(skip, Mapping) else list(skip)
     if on_error not in ("stop", "keep"):
-        raise ValueError(f"`on_error` is 'stop' or 'keep', and not {on_error!r}")
+        raise UsageError(f"`on_error` is 'stop' or 'keep', and not {on_error!r}")
     if isinstance(grid, (str, os.PathLike)):
-        if options or list(skip):
+        if options or skip:
             raise TypeError("a grid in a file has its options there")
         folder = Path(grid).with_suffix(".sweep") if into is None else Path(into)
     elif into is None:
         raise TypeError("`into` is missing: the folder for the results")
+    elif not isinstance(grid, Mapping):
+        raise TypeError(f"`grid` is a dict of lists, or the path of a file, and not {type(grid).__name__}")
     else:
         folder = Path(into)
+        skip = _as_in_grid(skip, grid)
     folder.mkdir(parents=True, exist_ok=True)
 
-    found = _points(grid, list(skip), options, folder, keep=scheduler is None)
+    found = _points(grid, skip, options, folder, keep=scheduler is None)
     files = {point["key"]: folder / f"scheme={point['scheme']}" / f"{point['key']}.parquet" for point in found}
     titles = {point["key"]: point["title"] for point in found}
     swept = Sweep(folder, {point["key"]: dict(point["values"]) for point in found}, files, titles)
@@ -213,8 +239,7 @@ def sweep(
 
     def fail(task: dict[str, Any], error: Exception) -> None:
         if on_error == "stop":
-            kind = ValueError if isinstance(error, ValueError) else _native.Failed
-            raise kind(f"{task['title']}: {error}") from error
+            raise with_text(error, f"{task['title']}: {error}") from error
         swept.failures.append({"key": task["key"], "point": task["title"], "error": str(error)})
 
     missing = set(swept.to_do)
@@ -255,7 +280,7 @@ def _points(
         return json.loads(_native.sweep_of_file(os.fspath(grid), fetch))
 
     def table(names: Mapping[str, Any]) -> list[tuple[str, list[Any]]]:
-        lists = ((name, [_stored(name, one, folder) for one in _values(value)]) for name, value in names.items())
+        lists = ((name, [_stored(name, one, folder) for one in _values(name, value)]) for name, value in names.items())
         found = [(name, values) for name, values in lists if values != [None]]
         for name, values in found:
             as_json(name, values)  # Raises for NaN, and names the option.
@@ -265,10 +290,39 @@ def _points(
     return json.loads(_native.sweep_of_json(json.dumps(given), fetch))
 
 
-def _values(value: Any) -> list[Any]:
-    if isinstance(value, (str, bytes, Config, os.PathLike)) or is_trace(value) or not hasattr(value, "__iter__"):
+def _as_in_grid(skip: list[Mapping[str, Any]], grid: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Combinations to leave out, with values as the grid spells them (40 MiB as text or as bytes); warns of those that it has not."""
+    combinations: list[Mapping[str, Any]] = []
+    for at, names in enumerate(skip):
+        if not isinstance(names, Mapping):
+            raise TypeError(f"`skip[{at}]` is a dict, and not {names!r}")
+        spelled = {}
+        for name, values in names.items():
+            known = {_same(name, one): one for one in _values(name, grid.get(name, ()))}
+            spelled[name] = [known.get(_same(name, one), one) for one in _values(name, values)]
+            for one in spelled[name]:
+                if name in grid and _same(name, one) not in known:
+                    said = f"`skip[{at}]` leaves nothing out for {name}={one}: the grid has no such value"
+                    warnings.warn(said, stacklevel=3)
+        combinations.append(spelled)
+    return combinations
+
+
+def _same(name: str, value: Any) -> str:
+    """A text that is the same for equal values of an option."""
+    if isinstance(value, (Config, os.PathLike)) or is_trace(value):
+        return repr(value)
+    text = str(plain(name, value))
+    text = text.lower() if isinstance(value, bool) else text
+    return _native.typed_option(name, text) or text
+
+
+def _values(name: str, value: Any) -> list[Any]:
+    """The values of a list, or a single one."""
+    is_one = isinstance(value, (str, bytes, Config, os.PathLike)) or (name == "trace" and is_trace(value)) or callable(value)
+    if is_one or not hasattr(value, "__iter__"):
         value = [value]
-    return [one.item() if hasattr(one, "item") else one for one in value]
+    return [one if isinstance(one, Config) or name == "trace" else plain(name, one) for one in value]
 
 
 def _stored(name: str, value: Any, folder: Path) -> Any:

@@ -4,7 +4,10 @@
 //! Invariant: runs are made without the interpreter's lock; the calling thread checks for signals
 //! and reports progress. Absent: the names of the options in Python (`remap_ssd/_compare.py`).
 
+use crate::device::Device;
 use crate::errors::{Failed, failed, mistake};
+use crate::stop::StopSign;
+use crate::workload::{PythonRequests, Raised};
 use pyo3::prelude::*;
 use remap_ssd_study::{BytesRead, Comparison, ComparisonSpec, Kind, OPTIONS, STEPS, Watch};
 use serde_json::{Map, Value};
@@ -18,17 +21,43 @@ use std::time::{Duration, Instant};
 /// Interval between checks for signals.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Runs a comparison and returns its JSON.
+/// Runs a comparison; returns its JSON, and the devices after the runs if they are kept.
 ///
 /// `values` is a JSON object. `progress`, if given, is called every 50 ms with a list of (job,
-/// current activity, fraction of the run done).
+/// current activity, fraction of the run done). `workload` is a name, and a function that makes the
+/// requests.
 #[pyfunction]
 pub(crate) fn compare(
     py: Python<'_>,
     values: &str,
     progress: Option<Bound<'_, PyAny>>,
-) -> PyResult<String> {
-    let comparison = read_trace(py, read(values)?, progress.as_ref())?;
+    workload: Option<(String, Py<PyAny>)>,
+    keep_devices: bool,
+) -> PyResult<(String, Vec<Device>)> {
+    let (mut spec, raised) = (read(values)?, Raised::default());
+    if let Some((name, batches)) = workload {
+        let own = PythonRequests::new(name, batches, Arc::clone(&raised));
+        spec.requests = Some(Arc::new(own));
+    }
+    let sign = StopSign::new();
+    let mut comparison = read_trace(py, spec, progress.as_ref(), sign)?;
+    if keep_devices {
+        comparison.keep_devices();
+    }
+    let result = run(py, &comparison, progress.as_ref(), sign);
+    match raised.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        Some(error) => Err(error),
+        None => result,
+    }
+}
+
+/// Runs all jobs on other threads, and watches them on this one.
+fn run(
+    py: Python<'_>,
+    comparison: &Comparison,
+    progress: Option<&Bound<'_, PyAny>>,
+    sign: StopSign,
+) -> PyResult<(String, Vec<Device>)> {
     for note in comparison.notes() {
         // Standard error may be closed.
         let _ = writeln!(std::io::stderr(), "{note}");
@@ -41,7 +70,7 @@ pub(crate) fn compare(
         .map(|name| WatchedJob::new(name, &stop))
         .collect();
     let tell = |py: Python<'_>, watched: &[WatchedJob<'_>]| -> PyResult<()> {
-        py.check_signals()?;
+        sign.check(py)?;
         if let Some(progress) = &progress {
             progress.call1((watched.iter().map(WatchedJob::read).collect::<Vec<_>>(),))?;
         }
@@ -50,11 +79,12 @@ pub(crate) fn compare(
 
     std::thread::scope(|scope| {
         let (done, wait) = channel();
-        let (comparison, watched) = (&comparison, &watched);
+        let watched = &watched;
         let worker = scope.spawn(move || {
-            let result = comparison
-                .run(watched)
-                .map(|measured| comparison.json(&measured).to_string());
+            let result = comparison.run(watched).map(|mut measured| {
+                let devices = measured.take_devices();
+                (comparison.json(&measured).to_string(), devices)
+            });
             let _ = done.send(result); // The receiver waits for it, or this thread has ended.
         });
         let wait = Mutex::new(wait);
@@ -67,7 +97,9 @@ pub(crate) fn compare(
             match next {
                 Ok(result) => {
                     tell(py, watched)?;
-                    return result.map_err(failed);
+                    let (json, devices) = result.map_err(failed)?;
+                    let devices = devices.into_iter().map(Device::after_run);
+                    return Ok((json, devices.collect::<PyResult<_>>()?));
                 }
                 Err(RecvTimeoutError::Disconnected) => {
                     // Joined here, so that its panic is not propagated by the scope.
@@ -91,13 +123,14 @@ fn read_trace(
     py: Python<'_>,
     spec: ComparisonSpec,
     progress: Option<&Bound<'_, PyAny>>,
+    sign: StopSign,
 ) -> PyResult<Comparison> {
     let progress = progress.map(|progress| progress.clone().unbind());
     let raised: Arc<Mutex<Option<PyErr>>> = Arc::default();
 
     let tell = move |read: BytesRead| {
         Python::attach(|py| {
-            py.check_signals()?;
+            sign.check(py)?;
             if let Some(progress) = &progress {
                 progress.call1(py, (vec![("trace", "reading", read.share())],))?;
             }

@@ -10,15 +10,16 @@ mod compare;
 mod config;
 mod device;
 mod errors;
+mod replay;
+mod stop;
 mod sweep;
 mod trace;
+mod workload;
 
 use pyo3::prelude::*;
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add("Failed", module.py().get_type::<errors::Failed>())?;
-    module.add("Refused", module.py().get_type::<errors::Refused>())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("SOURCES", remap_ssd_study::SOURCES)?;
 
@@ -28,6 +29,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
 
     module.add_function(wrap_pyfunction!(compare::compare, module)?)?;
     module.add_function(wrap_pyfunction!(compare::compare_options, module)?)?;
+    module.add_function(wrap_pyfunction!(stop::stop, module)?)?;
 
     module.add_function(wrap_pyfunction!(sweep::sweep_of_file, module)?)?;
     module.add_function(wrap_pyfunction!(sweep::sweep_of_json, module)?)?;
@@ -38,6 +40,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(sweep::digest_of_file, module)?)?;
     module.add_function(wrap_pyfunction!(sweep::memory_available, module)?)?;
 
+    module.add_function(wrap_pyfunction!(trace::check_columns, module)?)?;
+    module.add_function(wrap_pyfunction!(trace::read_trace, module)?)?;
     module.add_function(wrap_pyfunction!(trace::write_trace, module)?)?;
     module.add_class::<device::Device>()?;
     Ok(())

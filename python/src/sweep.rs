@@ -4,7 +4,7 @@
 //! Absent: running the points (`remap_ssd/_engines.py`).
 
 use crate::compare::compare;
-use crate::errors::{Failed, failed, mistake};
+use crate::errors::{Failed, failed, failed_at, mistake};
 use pyo3::prelude::*;
 use remap_ssd_study::{self as study, Error, Name, Point};
 use serde_json::{Value, json};
@@ -83,7 +83,8 @@ pub(crate) fn sweep_point(
     if study::path(&folder, &name).exists() {
         return Ok(());
     }
-    let measured: Value = serde_json::from_str(&compare(py, given, None)?).map_err(mistake)?;
+    let measured: Value =
+        serde_json::from_str(&compare(py, given, None, None, false)?.0).map_err(mistake)?;
     study::keep(&folder, &name, &measured["runs"][0]).map_err(failed)
 }
 
@@ -115,7 +116,7 @@ pub(crate) fn typed_option(name: &str, text: &str) -> Option<String> {
 /// The digest of a file's content.
 #[pyfunction]
 pub(crate) fn digest_of_file(path: PathBuf) -> PyResult<String> {
-    study::digest(&path).map_err(|error| Failed::new_err(format!("{}: {error}", path.display())))
+    study::digest(&path).map_err(|error| failed_at(&path, error))
 }
 
 /// Memory available to a new program, in bytes, if known.

@@ -1,39 +1,48 @@
-//! Writes requests from arrays as a trace in the format of `serve --record`.
+//! Requests in columns: written as a trace in the format of `serve --record`, and read from a trace
+//! of any format.
 //!
 //! Invariants: every row is one request; an invalid row is an error that names it. Absent: the
 //! arrays' types (`remap_ssd/_trace.py` converts them to plain columns).
 
-use crate::errors::{Failed, mistake};
+use crate::errors::{failed, failed_at, mistake};
+use crate::stop::StopSign;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use remap_ssd_sim::source::{HostPage, PageKind, Source};
+use remap_ssd_sim::study::WHOLE_DISK;
 use remap_ssd_sim::trace::session::SessionEntry;
+use remap_ssd_sim::trace::{Decoded, Format, TraceOptions};
+use remap_ssd_study::Error;
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Bytes of a digest in this format.
 const DIGEST_BYTES: usize = 16;
 
 /// Columns as native-endian bytes: one letter per row, then 64-bit numbers.
-struct Columns<'a> {
-    verbs: &'a [u8],
-    pages: ColumnBytes<'a>,
-    counts: ColumnBytes<'a>,
-    sources: Option<ColumnBytes<'a>>,
-    times: Option<ColumnBytes<'a>>,
+pub(crate) struct Columns<'a> {
+    pub(crate) verbs: &'a [u8],
+    pub(crate) pages: ColumnBytes<'a>,
+    pub(crate) counts: ColumnBytes<'a>,
+    pub(crate) sources: Option<ColumnBytes<'a>>,
+    pub(crate) times: Option<ColumnBytes<'a>>,
     /// One per page written, in order.
-    fingerprints: Option<ColumnBytes<'a>>,
+    pub(crate) fingerprints: Option<ColumnBytes<'a>>,
 }
 
 /// A column of 64-bit numbers, as bytes.
 #[derive(Clone, Copy)]
-struct ColumnBytes<'a>(&'a [u8]);
+pub(crate) struct ColumnBytes<'a>(&'a [u8]);
 
 impl ColumnBytes<'_> {
     fn len(self) -> usize {
         self.0.len() / size_of::<u64>()
     }
 
-    fn at(self, index: usize) -> u64 {
+    pub(crate) fn at(self, index: usize) -> u64 {
         let bytes = &self.0[index * size_of::<u64>()..][..size_of::<u64>()];
         u64::from_ne_bytes(bytes.try_into().expect("the slice has eight bytes"))
     }
@@ -53,22 +62,214 @@ pub(crate) fn write_trace(
     times: Option<&[u8]>,
     fingerprints: Option<&[u8]>,
 ) -> PyResult<()> {
-    let columns = Columns {
-        verbs,
-        pages: ColumnBytes(pages),
-        counts: ColumnBytes(counts),
-        sources: sources.map(ColumnBytes),
-        times: times.map(ColumnBytes),
-        fingerprints: fingerprints.map(ColumnBytes),
-    };
-
+    let columns = Columns::new(verbs, pages, counts, sources, times, fingerprints);
     columns.check().map_err(mistake)?;
     py.detach(|| columns.write(&path))
-        .map_err(|error| Failed::new_err(format!("{}: {error}", path.display())))
+        .map_err(|error| failed_at(&path, error))
 }
 
-impl Columns<'_> {
-    fn check(&self) -> Result<(), String> {
+/// Checks rows without writing them.
+#[pyfunction]
+#[pyo3(signature = (verbs, pages, counts, sources, times, fingerprints))]
+pub(crate) fn check_columns(
+    verbs: &[u8],
+    pages: &[u8],
+    counts: &[u8],
+    sources: Option<&[u8]>,
+    times: Option<&[u8]>,
+    fingerprints: Option<&[u8]>,
+) -> PyResult<()> {
+    let columns = Columns::new(verbs, pages, counts, sources, times, fingerprints);
+    columns.check().map_err(mistake)
+}
+
+/// Columns for Python, in the order of `Columns`; `None` for a column without content.
+type PythonColumns<'py> = (
+    Bound<'py, PyBytes>,
+    Bound<'py, PyBytes>,
+    Bound<'py, PyBytes>,
+    Option<Bound<'py, PyBytes>>,
+    Bound<'py, PyBytes>,
+    Option<Bound<'py, PyBytes>>,
+);
+
+/// Reads a trace of any format into columns; also returns remarks about it.
+#[pyfunction]
+pub(crate) fn read_trace<'py>(
+    py: Python<'py>,
+    path: PathBuf,
+    format: Option<&str>,
+    skip_bad: bool,
+) -> PyResult<(PythonColumns<'py>, Vec<String>)> {
+    let format: Option<Format> = format.map(str::parse).transpose().map_err(mistake)?;
+    let options = TraceOptions {
+        skip_bad,
+        flushes: true,
+        ..TraceOptions::new(WHOLE_DISK)
+    };
+    let raised = Arc::default();
+    let read = py.detach(|| Rows::read(&path, format, options, &raised));
+    if let Some(error) = raised.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        return Err(error);
+    }
+    let (rows, notes) = read?;
+    let bytes = |column: &[u64]| {
+        let native: Vec<u8> = column
+            .iter()
+            .flat_map(|value| value.to_ne_bytes())
+            .collect();
+        PyBytes::new(py, &native)
+    };
+    let columns = (
+        PyBytes::new(py, &rows.verbs),
+        bytes(&rows.pages),
+        bytes(&rows.counts),
+        rows.has_remaps().then(|| bytes(&rows.sources)),
+        bytes(&rows.times),
+        rows.has_digests.then(|| bytes(&rows.contents)),
+    );
+    Ok((columns, notes))
+}
+
+/// The rows of a trace that was read.
+#[derive(Default)]
+struct Rows {
+    verbs: Vec<u8>,
+    pages: Vec<u64>,
+    counts: Vec<u64>,
+    sources: Vec<u64>,
+    times: Vec<u64>,
+    contents: Vec<u64>,
+    has_digests: bool,
+}
+
+impl Rows {
+    fn read(
+        path: &Path,
+        format: Option<Format>,
+        options: TraceOptions,
+        raised: &Arc<Mutex<Option<PyErr>>>,
+    ) -> PyResult<(Self, Vec<String>)> {
+        let about = |error: &dyn std::fmt::Display| failed(Error::Failed(error.to_string()));
+        let file = Interruptible {
+            file: File::open(path).map_err(|error| failed_at(path, error))?,
+            sign: StopSign::new(),
+            looked: Instant::now(),
+            raised: Arc::clone(raised),
+        };
+        let decoded =
+            Decoded::read_from(file, path, format, options).map_err(|error| about(&error))?;
+        let mut rows = Self {
+            has_digests: decoded.has_digests(),
+            ..Self::default()
+        };
+        let (mut replay, mut batch) = (decoded.replay(options, 1), Vec::new());
+        while replay
+            .fill(&mut batch, 4096)
+            .map_err(|error| about(&error))?
+        {
+            let mut begins = true;
+            for page in batch.drain(..) {
+                rows.add(&page, begins);
+                begins = page.last;
+            }
+        }
+        Ok((rows, decoded.notes().to_vec()))
+    }
+
+    /// Adds a page: to the row before, if it continues that one's request.
+    fn add(&mut self, page: &HostPage, begins: bool) {
+        let (verb, source, count) = match page.kind {
+            PageKind::Read => (b'R', 0, 1),
+            PageKind::Write | PageKind::WriteFor { .. } => (b'W', 0, 1),
+            PageKind::ReadModifyWrite => (b'P', 0, 1),
+            PageKind::Trim => (b'D', 0, 1),
+            PageKind::Flush => (b'F', 0, 0),
+            PageKind::Remap {
+                source,
+                len,
+                relocate,
+                ..
+            } => (
+                if relocate { b'M' } else { b'C' },
+                source.into(),
+                len.into(),
+            ),
+        };
+        if verb == b'W' {
+            self.contents.push(page.content);
+        }
+
+        let lpn = u64::from(page.lpn);
+        let continues = !begins
+            && matches!(verb, b'R' | b'W' | b'D')
+            && self.verbs.last() == Some(&verb)
+            && self
+                .pages
+                .last()
+                .zip(self.counts.last())
+                .map(|(first, count)| first + count)
+                == Some(lpn);
+        if let (true, Some(pages)) = (continues, self.counts.last_mut()) {
+            *pages += 1;
+            return;
+        }
+        self.verbs.push(verb);
+        self.pages.push(lpn);
+        self.counts.push(count);
+        self.sources.push(source);
+        self.times.push(page.at_ns);
+    }
+
+    fn has_remaps(&self) -> bool {
+        self.verbs.iter().any(|verb| matches!(verb, b'C' | b'M'))
+    }
+}
+
+/// A file whose reading a signal or `stop` ends.
+struct Interruptible {
+    file: File,
+    sign: StopSign,
+    looked: Instant,
+    raised: Arc<Mutex<Option<PyErr>>>,
+}
+
+impl Read for Interruptible {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        /// Reading a piece is faster than taking the interpreter's lock.
+        const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+        if self.looked.elapsed() >= LOOK_EVERY {
+            self.looked = Instant::now();
+            if let Err(error) = Python::attach(|py| self.sign.check(py)) {
+                *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                return Err(io::Error::other("stopped"));
+            }
+        }
+        self.file.read(buffer)
+    }
+}
+
+impl<'a> Columns<'a> {
+    pub(crate) fn new(
+        verbs: &'a [u8],
+        pages: &'a [u8],
+        counts: &'a [u8],
+        sources: Option<&'a [u8]>,
+        times: Option<&'a [u8]>,
+        fingerprints: Option<&'a [u8]>,
+    ) -> Self {
+        Self {
+            verbs,
+            pages: ColumnBytes(pages),
+            counts: ColumnBytes(counts),
+            sources: sources.map(ColumnBytes),
+            times: times.map(ColumnBytes),
+            fingerprints: fingerprints.map(ColumnBytes),
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<(), String> {
         let rows = self.verbs.len();
         let same = |name: &str, column: Option<ColumnBytes<'_>>| match column {
             Some(column) if column.len() != rows => Err(format!(

@@ -92,10 +92,150 @@ def test_what_is_no_option_is_a_type_error():
             remap_ssd.compare(**options)
 
 
+@pytest.mark.parametrize(
+    "options, meant",
+    [
+        ({"sceme": "none"}, "`sceme` is no option of `compare`: did you mean `schemes`?"),
+        ({"scheme": "none"}, "`scheme` is no option of `compare`: did you mean `schemes`?"),
+        ({"queuedepth": 8}, "did you mean `queue_depth`?"),
+        ({"workload": "zifp:0.9"}, "did you mean `zipf`?"),
+        ({"workload": "oltb"}, "did you mean `oltp`?"),
+        ({"schemes": "remap-sd"}, "did you mean `remap-ssd`?"),
+        ({"mapping": "hybird"}, "did you mean `hybrid`?"),
+        ({"gc": "greedi"}, "did you mean `greedy`?"),
+        ({"preset": "fast21-32"}, "did you mean `fast21-32g`?"),
+        ({"trace": "x", "format": "alibab"}, "did you mean `alibaba`?"),
+        ({"trace": "x", "fold": "compct"}, "did you mean `compact`?"),
+        ({"set": "firmware.gc_fre=0.2"}, "did you mean `firmware.gc_free`?"),
+    ],
+)
+def test_a_misspelt_name_is_answered_with_the_one_that_was_meant(options, meant):
+    with pytest.raises((TypeError, ValueError)) as raised:
+        remap_ssd.compare(**options)
+    assert str(raised.value).endswith(meant) or meant in str(raised.value), raised.value
+    if "sceme" in options:
+        with pytest.raises(TypeError, match="did you mean `schemes`"):
+            remap_ssd.run("none", **options)
+
+
+def test_the_help_names_every_option_and_every_choice():
+    import inspect
+    import pydoc
+    import re
+
+    text = inspect.getdoc(remap_ssd.compare)
+    heads = {name for line in text.splitlines() if re.fullmatch(r"[a-z_]+(, [a-z_]+)*", line) for name in line.split(", ")}
+    assert heads == set(inspect.signature(remap_ssd.compare).parameters)
+
+    def offered(sentence, **options):
+        with pytest.raises(ValueError) as raised:
+            remap_ssd.compare(**options)
+        return re.search(sentence, str(raised.value))[1].replace(" or a model:", "").split(", ")
+
+    choices = offered(r"there are (.*)", schemes="?") + offered(r"there are (.*)", gc="?") + offered(r"there are (.*)", mapping="?")
+    choices += [name for name in offered(r"unknown workload `[?]`: (.*)", workload="?") if " " not in name]
+    assert len(choices) > 30
+    for name in choices:
+        assert name in text, name
+
+    # As `help` shows it, with the signature.
+    assert "schemes:" in pydoc.render_doc(remap_ssd.compare) and ">>>" in text
+
+
+def test_numbers_of_any_kind_are_numbers():
+    import decimal
+    import fractions
+
+    import numpy
+
+    plain = remap_ssd.run("none", scale="1/256", writes=2000, seed=3, log_size=40 << 20).to_dict()
+    for options in (
+        {"scale": fractions.Fraction(1, 256), "writes": numpy.int64(2000), "seed": numpy.uint8(3), "log_size": decimal.Decimal(40 << 20)},
+        {"scale": numpy.float64(1 / 256), "writes": 2e3, "seed": numpy.int64(3), "log_size": numpy.array(40 << 20)},
+    ):
+        assert remap_ssd.run("none", **options).to_dict() == plain
+    with pytest.raises(ValueError, match="'-1' for '--seed <N>': -1 is not a whole number from 0 to"):
+        remap_ssd.run(seed=-1)
+    with pytest.raises(ValueError, match="`seed` must be text, a number, or a list of them, and not b'x'"):
+        remap_ssd.run(seed=b"x")
+    with pytest.raises(TypeError, match="`progress` is True, False or a function, and not 3"):
+        remap_ssd.run(progress=3)
+
+
+def test_values_of_the_device_may_be_a_dict():
+    both = {"firmware.gc_free": 0.2, "firmware.dedup": False}
+    ours = remap_ssd.run("none", set=both, **SMALL)
+    assert ours.to_dict() == remap_ssd.run("none", set=["firmware.gc_free=0.2", "firmware.dedup=false"], **SMALL).to_dict()
+
+
+def test_a_run_hands_its_device_back():
+    kept = remap_ssd.compare(["none", "remap-ssd"], keep_devices=True, **SMALL)
+    plain = remap_ssd.compare(["none", "remap-ssd"], **SMALL)
+    assert kept.to_dict() == plain.to_dict() and all(run.device is None for run in plain)
+    for run in kept:
+        device = run.device
+        assert device.config.firmware.scheme == run.scheme and device.stats.firmware.host_writes > 20_000
+        end = device.now_ns
+        assert end > 0 and device.write(0, 1 << 50).start_ns == end
+        assert device.cut(seed=1).read(0).content == 1 << 50
+        device.check()
+    assert pickle.loads(pickle.dumps(kept[0])).device is None
+
+
+def test_results_are_tables_in_notebooks():
+    results = remap_ssd.compare(["none", "remap-ssd"], **SMALL)
+    page = results._repr_html_()
+    assert page.startswith("<table>") and page.count("<tr>") == 3 and "write amplification" in page and "remap-ssd" in page
+    assert f"{results[0].write_amplification:.4g}" in page and f"{results[0].write_amplification:.4g}" in results[0]._repr_html_()
+
+
+def test_stop_ends_runs_in_threads():
+    raised = []
+
+    def run():
+        try:
+            remap_ssd.run("none", scale="1/2", no_aging=True, writes="2G")
+        except remap_ssd.Stopped as error:
+            raised.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.5)
+    assert not raised
+    remap_ssd.stop()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert len(raised) == 2 and isinstance(raised[0], remap_ssd.Error)
+    assert remap_ssd.run("none", **SMALL).host_pages == 20_000, "later runs are not affected"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+@pytest.mark.parametrize("handler", ["signal.default_int_handler", "lambda *given: signal.default_int_handler(*given)"])
+def test_ctrl_c_ends_a_pool_of_threads(handler):
+    code = f"""
+import concurrent.futures, remap_ssd, signal
+signal.signal(signal.SIGINT, {handler})
+begun = lambda jobs: jobs[0][1] == "measuring" and print("begun", flush=True)
+def one(_):
+    remap_ssd.run("none", scale="1/2", no_aging=True, writes="2G", progress=begun)
+try:
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        list(pool.map(one, range(6)))
+except KeyboardInterrupt:
+    print("interrupted", remap_ssd.run("none", scale="1/256", writes=2000).host_pages, flush=True)
+"""
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert child.stdout.readline() == "begun\n"
+    child.send_signal(signal.SIGINT)
+    said, wrong = child.communicate(timeout=120)
+    assert child.returncode == 0 and said.splitlines()[-1] == "interrupted 2000", wrong
+
+
 def test_each_keyword_is_an_option_of_the_command_line():
     import inspect
 
-    named = set(inspect.signature(remap_ssd.compare).parameters) - {"progress", "schemes"}
+    named = set(inspect.signature(remap_ssd.compare).parameters) - {"progress", "schemes", "keep_devices"}
     assert named | {"scheme"} == {name for name, _, _ in remap_ssd._native.compare_options()}
 
 

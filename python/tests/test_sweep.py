@@ -189,8 +189,6 @@ def test_mistakes_are_said_before_anything_runs(tmp_path):
         ({"threads": [1]}, "`threads` is no part of a point"),
         ({"firmware.scheme": ["x"], "scale": "1/64"}, "scheme"),
         ({"flash.read_ns": [-1], "scale": "1/64"}, "read_ns"),
-        ({"trace": ["/nowhere"]}, "No such file"),
-        ({"trace": ["memory://nowhere/trace"]}, "nowhere/trace"),
         ({"scheme": ["wal-ssd"]}, "journal"),
         ({"seed": []}, "`seed` has no values"),
         ({"seed": [2**63]}, "seed = 9223372036854775808: at most 2\\^63 - 1"),
@@ -198,6 +196,11 @@ def test_mistakes_are_said_before_anything_runs(tmp_path):
     ]:
         with pytest.raises(ValueError, match=said):
             remap_ssd.sweep(wrong, tmp_path)
+    for address in ("/nowhere", "memory://nowhere/trace"):
+        with pytest.raises(FileNotFoundError, match=f"{address}: No such file"):
+            remap_ssd.sweep({"trace": [address]}, tmp_path)
+    with pytest.raises(ValueError, match="2 things are wrong:(.|\n)*/nowhere: No such file"):
+        remap_ssd.sweep({"trace": ["/nowhere", "/nowhere2"]}, tmp_path)
     with pytest.raises(TypeError, match="options there"):
         remap_ssd.sweep(tmp_path / "grid.toml", seed=1)
     with pytest.raises(TypeError, match="`into` is missing"):
@@ -382,3 +385,45 @@ def test_killed_workers_and_a_killed_client_lose_no_point_and_double_none(tmp_pa
 def test_a_number_that_is_none_names_its_option(tmp_path):
     with pytest.raises(ValueError, match="`duplicates` must be a finite number"):
         remap_ssd.sweep({"duplicates": [0.1, float("nan")]}, into=tmp_path)
+
+
+def test_lists_of_a_grid_may_be_of_any_kind(tmp_path):
+    fractions, numpy, pandas, pyarrow = (pytest.importorskip(name) for name in ("fractions", "numpy", "pandas", "pyarrow"))
+    small = {"scale": "1/256", "writes": 2000, "dry_run": True}
+    plain = remap_ssd.sweep({"seed": [1, 2]}, tmp_path, **small)
+    for seeds in (pandas.Series([1, 2]), pandas.Index([1, 2]), numpy.array([1, 2]), pyarrow.array([1, 2]), (1, 2), range(1, 3), [numpy.int64(1), 2]):
+        assert list(remap_ssd.sweep({"seed": seeds}, tmp_path, **small).points) == list(plain.points)
+    for scale, same in ((fractions.Fraction(1, 256), "1/256"), (numpy.float64(1 / 256), 1 / 256), (pandas.Series([1 / 256]), 1 / 256)):
+        ours, theirs = (remap_ssd.sweep({"seed": [1, 2], "scale": one}, tmp_path, writes=2000, dry_run=True) for one in (scale, same))
+        assert list(ours.points) == list(theirs.points)
+    assert "<caption>Sweep of 2 points" in plain._repr_html_()
+
+
+def test_what_a_grid_cannot_have_is_one_sentence(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    for grid, kind, sentence in [
+        ({"seed": [-1]}, ValueError, "-1 is not a whole number from 0 to"),
+        ({"seed": pandas.Series([1, None])}, ValueError, "`seed` must be a finite number, and not .1.0, nan."),
+        ({"seed": [object()]}, ValueError, "`seed` must be text, a number, or a list of them"),
+        (pandas.DataFrame({"seed": [1]}), TypeError, "`grid` is a dict of lists, or the path of a file, and not DataFrame"),
+    ]:
+        with pytest.raises(kind, match=sentence) as raised:
+            remap_ssd.sweep(grid, tmp_path, dry_run=True)
+        assert "\n" not in str(raised.value)
+
+
+def test_a_skip_that_leaves_nothing_out_is_said(tmp_path):
+    import warnings
+
+    small = {"scale": "1/256", "writes": 2000, "dry_run": True}
+    with pytest.warns(UserWarning, match=r"`skip\[0\]` leaves nothing out for seed=7: the grid has no such value"):
+        assert len(remap_ssd.sweep({"seed": [1, 2]}, tmp_path, skip=[{"seed": 7}], **small)) == 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        grid = {"seed": [1, 2], "log_size": ["40MiB", "80MiB"], "dedup": [True, False]}
+        assert len(remap_ssd.sweep(grid, tmp_path, skip={"seed": 1, "log_size": 40 << 20}, **small)) == 6
+        assert len(remap_ssd.sweep(grid, tmp_path, skip=[{"dedup": "on"}], **small)) == 4
+    with pytest.raises(ValueError, match="without names would skip everything"):
+        remap_ssd.sweep({"seed": [1, 2]}, tmp_path, skip=[{}], **small)
+    with pytest.raises(ValueError, match="did you mean `seed`"):
+        remap_ssd.sweep({"seed": [1, 2]}, tmp_path, skip=[{"sed": 1}], **small)

@@ -1,5 +1,10 @@
 """Requests from arrays and tables are replayed as the same trace file is."""
 
+import gzip
+import pickle
+import subprocess
+import sys
+
 import pytest
 
 import remap_ssd
@@ -175,3 +180,133 @@ def test_a_trace_without_fingerprints_gets_the_contents_of_a_model(tmp_path):
 
     with pytest.raises(ValueError, match="--content: .* records digests of its contents"):
         remap_ssd.compare(trace=own, content="plain:0.3", **OPTIONS)
+
+
+ONE = {"scale": "1/64", "no_aging": True}
+
+ROWS = [
+    ("write", 0, 2, ["a", "b"]),
+    remap_ssd.Command("read", 8, 3),
+    {"op": "write", "lpn": 9, "fingerprint": "a"},
+    {"op": "remap", "lpn": 100, "pages": 2, "source": 0},
+    ("write", 4, 3, ["b", "c", "d"]),
+    ("trim", 9),
+    ("flush",),
+]
+
+
+def test_rows_dicts_and_record_arrays_are_traces(tmp_path):
+    trace = remap_ssd.Trace.from_rows(ROWS)
+    assert trace.op.tolist() == ["write", "read", "write", "remap", "write", "trim", "flush"]
+    assert trace.lpn.tolist()[:4] == [0, 8, 9, 100] and trace.source.tolist()[3] == 0 and trace.time_ns is None
+    plain = remap_ssd.run(trace=trace, **ONE).to_dict()
+    assert remap_ssd.run(trace=ROWS, **ONE).to_dict() == plain
+    assert remap_ssd.run(trace=list(trace), **ONE).to_dict() == plain
+    assert remap_ssd.run(trace={"op": trace.op, "lpn": trace.lpn, "pages": trace.pages, "fingerprint": trace.fingerprint, "source": trace.source}, **ONE).to_dict() == plain
+
+    records = numpy.array([("write", 0, 2), ("read", 8, 3)], dtype=[("op", "U8"), ("lpn", "u8"), ("pages", "i4")])
+    expected = remap_ssd.run(trace=remap_ssd.Trace(["write", "read"], [0, 8], [2, 3]), **ONE).to_dict()
+    for other in (records, records.view(numpy.recarray), {"op": ["write", "read"], "lpn": [0, 8], "pages": [2, 3]}):
+        assert remap_ssd.run(trace=other, **ONE).to_dict() == expected
+
+    swept = remap_ssd.sweep({"seed": [1]}, tmp_path, scheme="remap-ssd", trace=ROWS, workers=1, **ONE)
+    assert [run.to_dict() for _, run in swept] == [plain]
+
+
+@pytest.mark.parametrize(
+    "trace, kind, sentence",
+    [
+        ({"op": ["read"], "lnp": [0]}, ValueError, "the columns are op, lnp: .*did you mean `lpn`?"),
+        ({"op": ["reed"], "lpn": [0]}, ValueError, "`reed` is no request: use read, .*did you mean `read`?"),
+        ([("read", 0), 5], TypeError, "is no trace|is no command"),
+        ([("write", 0, 1, "a"), ("write", 1)], ValueError, "1 of 2 pages written have no fingerprint"),
+        ([{"op": "read", "lnp": 0}], ValueError, "row 0: `lnp` is no part of a command"),
+        (7, TypeError, "7 is no trace: give a `Trace`, a table, a dict of columns"),
+    ],
+)
+def test_what_is_no_trace_is_said(trace, kind, sentence):
+    with pytest.raises(kind if kind is ValueError else (TypeError, ValueError), match=sentence):
+        remap_ssd.run(trace=trace, **ONE)
+
+
+def test_a_slice_keeps_the_contents_of_its_rows():
+    trace = remap_ssd.Trace.from_rows(ROWS)
+    assert trace[0] == ("write", 0, 2, trace.fingerprint[:2].tolist(), None, 0) and trace[-1].op == "flush"
+    assert trace[3] == ("remap", 100, 2, None, 0, 0)
+    with pytest.raises(IndexError):
+        trace[7]
+    for part in (trace[2:5], trace[numpy.array([2, 3, 4])], trace[(trace.lpn > 3) & (trace.lpn != 8)][:3]):
+        assert isinstance(part, remap_ssd.Trace) and len(part) == 3
+    part = trace[4:]
+    assert part.fingerprint.tolist() == trace.fingerprint[3:].tolist() and list(part) == list(trace)[4:]
+    assert trace[:] == trace and trace[::2] != trace and pickle.loads(pickle.dumps(trace)) == trace
+    backwards = trace[::-1]
+    assert backwards.op.tolist() == trace.op.tolist()[::-1] and backwards[-1] == trace[0]
+    assert trace[trace.op == "write"].fingerprint.tolist() == trace.fingerprint.tolist()
+
+
+def test_statistics_count_requests_pages_and_contents():
+    stats = remap_ssd.Trace.from_rows(ROWS).stats
+    assert (stats.requests, stats.writes, stats.reads, stats.remaps, stats.trims, stats.flushes) == (7, 3, 1, 1, 1, 1)
+    assert (stats.pages_written, stats.pages_read, stats.pages_remapped, stats.pages_trimmed) == (6, 3, 2, 1)
+    # 0-1, 4-6, 8-10, 100-101.
+    assert stats.distinct_pages == 10 and stats.duplicates == pytest.approx(2 / 6) and stats.duration_s is None
+    assert "<td" in remap_ssd.Trace.from_rows(ROWS)._repr_html_()
+    timed = remap_ssd.Trace(["read", "read"], [0, 0], time_ns=[5, 1_000_000_005])
+    assert timed.stats.duration_s == 1.0 and timed.stats.distinct_pages == 1 and timed.stats.duplicates is None
+    assert remap_ssd.Trace([], []).stats.distinct_pages == 0
+
+
+def test_a_trace_is_an_arrow_table_and_back():
+    pyarrow = pytest.importorskip("pyarrow")
+    trace = remap_ssd.Trace.from_rows(ROWS)
+    table = trace.to_arrow()
+    assert table.column_names == ["op", "lpn", "pages", "fingerprint", "source"]
+    assert table["fingerprint"].to_pylist()[1] is None and len(table["fingerprint"].to_pylist()[4]) == 3
+    assert remap_ssd.Trace.from_table(table) == trace and pyarrow.table(trace) == table
+    assert trace.to_pandas()["op"].tolist() == trace.op.tolist()
+    assert remap_ssd.Trace(["read"], [0]).to_arrow().column_names == ["op", "lpn", "pages"]
+
+
+def test_without_pyarrow_a_table_says_what_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ImportError, match="tables need pyarrow: pip install pyarrow"):
+        remap_ssd.Trace(["read"], [0]).to_arrow()
+
+
+def test_a_trace_file_is_loaded(tmp_path):
+    trace = remap_ssd.Trace.from_rows(ROWS)
+    trace.save(tmp_path / "trace")
+    loaded = remap_ssd.Trace.load(tmp_path / "trace")
+    assert loaded.op.tolist() == trace.op.tolist() and loaded.lpn.tolist() == [*trace.lpn.tolist()[:-1], 0]
+    assert loaded.stats.duplicates == trace.stats.duplicates and loaded.source.tolist()[3] == 0
+    assert remap_ssd.run(trace=loaded, **ONE).to_dict() == remap_ssd.run(trace=tmp_path / "trace", format="session", **ONE).to_dict()
+
+    text = "0,W,8192,8192,1000\n0,R,8192,4096,3000\nnonsense\n0,W,512,512,4000\n"
+    (tmp_path / "disk.csv").write_text(text)
+    with pytest.raises(remap_ssd.Failed, match="disk.csv:3: "):
+        remap_ssd.Trace.load(tmp_path / "disk.csv", "alibaba")
+    (tmp_path / "disk.csv.gz").write_bytes(gzip.compress(text.encode()))
+    for name, format in (("disk.csv", "alibaba"), ("disk.csv.gz", None)):
+        disk = remap_ssd.Trace.load(tmp_path / name, format, skip_bad=True)
+        assert list(disk) == [("write", 2, 2, None, None, 0), ("read", 2, 1, None, None, 2_000_000), ("write_part", 0, 1, None, None, 3_000_000)]
+        own = {"scale": "1/64", "no_aging": True, "schemes": ["none"]}
+        assert remap_ssd.compare(trace=disk, **own)[0].to_dict() == remap_ssd.compare(trace=tmp_path / name, format="alibaba", skip_bad=True, **own)[0].to_dict() | {
+            "requests": remap_ssd.compare(trace=disk, **own)[0].requests.to_dict()
+        }
+    with pytest.raises(ValueError, match="unknown trace format `alibab`: .*did you mean `alibaba`?"):
+        remap_ssd.Trace.load(tmp_path / "disk.csv", "alibab")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_ctrl_c_ends_the_loading_of_a_trace(tmp_path):
+    trace = tmp_path / "trace.csv"
+    trace.write_text("".join(f"0,W,{4096 * (number % 1000)},4096,{number}\n" for number in range(3_000_000)))
+    code = f"""
+import os, remap_ssd, signal, threading
+signal.signal(signal.SIGINT, signal.default_int_handler)
+threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+remap_ssd.Trace.load({str(trace)!r}, "alibaba")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode != 0 and "KeyboardInterrupt" in done.stderr, done.stderr

@@ -29,6 +29,14 @@ plot.bars(results, "latency_us.p99")
 plot.series(results, "bandwidth_mib_s")
 print(results.config.feed.trace, remap_ssd.Config().firmware.log_bytes)
 
+device = remap_ssd.Device()
+took: int = device.read(0).latency_ns + device.write(0, b"").latency_ns
+trace = remap_ssd.Trace.load("disk.csv")[:10]
+try:
+    remap_ssd.run(workload=lambda pages: [("write", 0)], trace=None, keep_devices=True).device
+except remap_ssd.Error as error:
+    print(error)
+
 study = remap_ssd.Sweep.open("study")
 frame = study.to_pandas(["option.seed", "option.flash.read_ns", "write_amplification", "latency_us.p99"])
 for point, one in study:

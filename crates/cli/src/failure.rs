@@ -85,7 +85,7 @@ macro_rules! of_libraries {
 
 of_libraries! {
     BenchError { Impossible => Usage, Failed => Failed }
-    ComparisonError { Usage => Usage, Failed => Failed, Stopped => Stopped }
+    ComparisonError { Usage => Usage, Memory => Usage, Failed => Failed, Stopped => Stopped }
     LabError { Wrong => Usage, Failed => Failed, Disk => Failed }
     ServiceError { Usage => Usage, Failed => Failed }
     StudyError { Impossible => Usage, Failed => Failed }

@@ -9,6 +9,7 @@ use crate::plan::{Plan, of_scheme, plan};
 use crate::reading::{Follow, unfollowed};
 use crate::watch::{Watch, following};
 use crate::{ComparisonSpec, Error, result, rows};
+use remap_ssd_device::Device;
 use remap_ssd_ftl::GcPolicy;
 use remap_ssd_sim::cores::Cores;
 use remap_ssd_sim::report::format::{counted, seconds};
@@ -50,15 +51,17 @@ pub(crate) fn foresee(spec: &ComparisonSpec) -> Result<(u64, String), Error> {
 /// };
 /// assert!(Comparison::new(spec.clone(), unfollowed()).is_err());
 ///
-/// let comparison = Comparison::of_possible(spec, unfollowed())?;
+/// let mut comparison = Comparison::of_possible(spec, unfollowed())?;
 /// assert_eq!(comparison.refused()[0].0, "wal-ssd");
 /// assert!(comparison.notes().is_empty());
 /// assert!(comparison.need().total_bytes > 1 << 20);
 /// assert_eq!(comparison.spec().seed(), 1);
 ///
 /// // A watch for each job; `()` neither shows nor stops it.
-/// let measured = comparison.run_possible(&[()])?;
+/// comparison.keep_devices();
+/// let mut measured = comparison.run_possible(&[()])?;
 /// assert_eq!(measured.runs().len(), 1);
+/// assert!(measured.take_devices()[0].stats().host_writes > 2_000); // aging's too
 /// assert!(comparison.remarks(&measured)[0].starts_with("Transient, not a steady state: remap-ssd."));
 /// // Of a trace, and of devices that were worn out.
 /// assert!(comparison.served(&measured).is_empty() && comparison.lives(&measured).is_none());
@@ -71,12 +74,24 @@ pub struct Comparison {
     spec: ComparisonSpec,
     pub(crate) plan: Plan,
     need: Need,
+    keeps_devices: bool,
+}
+
+/// The device of a run that has ended.
+struct KeptDevice(Device);
+
+impl std::fmt::Debug for KeptDevice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0.config().name)
+    }
 }
 
 /// The measurements of a comparison, run by run.
 #[derive(Debug)]
 pub struct Measured {
     done: Vec<RunResult>,
+    /// The device of each of them, if they are kept.
+    devices: Vec<KeptDevice>,
     /// Schemes without a result, and the reasons.
     failed: Vec<(String, Error)>,
     /// Why schemes with a result have no picture.
@@ -93,6 +108,12 @@ impl Measured {
     /// The files that were written: pictures, page, table, results.
     pub fn written(&self) -> &[PathBuf] {
         &self.written
+    }
+
+    /// The devices after these runs, if the comparison keeps them.
+    pub fn take_devices(&mut self) -> Vec<Device> {
+        let kept = std::mem::take(&mut self.devices);
+        kept.into_iter().map(|kept| kept.0).collect()
     }
 
     /// Their measurements.
@@ -152,7 +173,17 @@ impl Comparison {
         let need = Need::of(&plan, threads(&spec));
         need.check(spec.memory.or_else(memory::available))
             .map_err(|error| error.with_notes(&plan.notes))?;
-        Ok(Self { spec, plan, need })
+        Ok(Self {
+            spec,
+            plan,
+            need,
+            keeps_devices: false,
+        })
+    }
+
+    /// Keeps the device of each run, with its contents, for [`Measured::take_devices`]. All of them are in memory at the end.
+    pub fn keep_devices(&mut self) {
+        self.keeps_devices = true;
     }
 
     /// Its description.
@@ -274,9 +305,10 @@ impl Comparison {
         }
 
         // Measured in any order, stored in the order of the plan.
-        let results = run_all(threads(&self.spec), &self.plan, watches, failing);
+        let results = self.run_jobs(watches, failing);
         let mut measured = Measured {
             done: Vec::new(),
+            devices: Vec::new(),
             failed: Vec::new(),
             undrawn: Vec::new(),
             written: Vec::new(),
@@ -290,7 +322,7 @@ impl Comparison {
         for (name, result) in names.into_iter().zip(results) {
             let picture = pictures.next();
             match result {
-                Some(Ok(done)) => {
+                Some(Ok((done, device))) => {
                     match (picture, &done.timeline) {
                         (Some(picture), Some(timeline)) => {
                             measured.written.push(picture.write(&timeline.svg(&name))?);
@@ -301,6 +333,7 @@ impl Comparison {
                         _ => {}
                     }
                     measured.done.push(done);
+                    measured.devices.extend(device.map(KeptDevice));
                 }
                 Some(Err(failure)) => measured.failed.push((name, failure)),
                 None if failing == Failing::Continues => measured
@@ -329,6 +362,71 @@ impl Comparison {
             measured.written.push(out.write(&json)?);
         }
         Ok(measured)
+    }
+
+    /// Runs all jobs and returns results in order; none for a job that was not started.
+    fn run_jobs(&self, watches: &[impl Watch], failing: Failing) -> Vec<Option<JobResult>> {
+        let (plan, allowed) = (&self.plan, threads(&self.spec));
+        let workers = allowed.min(plan.runs.len() as u32);
+
+        // Processors not used by workers are lent to runs that can use a second thread.
+        let cores = Cores::new(allowed - workers);
+        let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+
+        let results: Vec<Mutex<Option<JobResult>>> =
+            plan.runs.iter().map(|_| Mutex::default()).collect();
+
+        std::thread::scope(|scope| {
+            for _ in 0..workers {
+                scope.spawn(|| {
+                    loop {
+                        let index = next.fetch_add(1, Ordering::Relaxed);
+                        let (Some(run), false) =
+                            (plan.runs.get(index), failed.load(Ordering::Relaxed))
+                        else {
+                            // No job is left to start: this thread's core goes to a run that is about
+                            // to be measured.
+                            return cores.add();
+                        };
+
+                        // Jobs already started are stopped by their own watch.
+                        if failing == Failing::Continues && watches[index].is_stopped() {
+                            return;
+                        }
+
+                        watches[index].begin();
+                        let result = Error::of_panics(|| {
+                            let mut follow = following(&watches[index]);
+                            let result = if self.keeps_devices {
+                                run.perform_keeping(&cores, &mut follow)
+                                    .map(|(result, device)| (result, Some(device)))
+                            } else {
+                                run.perform(&cores, &mut follow)
+                                    .map(|result| (result, None))
+                            };
+                            // Aging and runs fail in different ways when they are stopped.
+                            result.map_err(|error| match watches[index].is_stopped() {
+                                true => Error::Stopped("stopped"),
+                                false => error.into(),
+                            })
+                        });
+                        let ends = result.is_err() && failing == Failing::Ends;
+                        // Only jobs that have not started check this.
+                        failed.fetch_or(ends, Ordering::Relaxed);
+
+                        watches[index].end();
+                        *results[index]
+                            .lock()
+                            .unwrap_or_else(PoisonError::into_inner) = Some(result);
+                    }
+                });
+            }
+        });
+
+        results
+            .into_iter()
+            .map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner))
+            .collect()
     }
 
     /// The parameters of the comparison, a label and a text each.
@@ -366,72 +464,14 @@ fn threads(spec: &ComparisonSpec) -> u32 {
     spec.threads.unwrap_or_else(cores)
 }
 
+/// The result of one job, and its device if it is kept.
+type JobResult = Result<(RunResult, Option<Device>), Error>;
+
 /// Effect of a failing job on the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failing {
     Ends,
     Continues,
-}
-
-/// Runs all jobs and returns results in order; none for a job that was not started.
-fn run_all(
-    allowed: u32,
-    plan: &Plan,
-    watches: &[impl Watch],
-    failing: Failing,
-) -> Vec<Option<Result<RunResult, Error>>> {
-    let workers = allowed.min(plan.runs.len() as u32);
-
-    // Processors not used by workers are lent to runs that can use a second thread.
-    let cores = Cores::new(allowed - workers);
-    let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
-
-    let results: Vec<Mutex<Option<Result<RunResult, Error>>>> =
-        plan.runs.iter().map(|_| Mutex::default()).collect();
-
-    std::thread::scope(|scope| {
-        for _ in 0..workers {
-            scope.spawn(|| {
-                loop {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    let (Some(run), false) = (plan.runs.get(index), failed.load(Ordering::Relaxed))
-                    else {
-                        // No job is left to start: this thread's core goes to a run that is about
-                        // to be measured.
-                        return cores.add();
-                    };
-
-                    // Jobs already started are stopped by their own watch.
-                    if failing == Failing::Continues && watches[index].is_stopped() {
-                        return;
-                    }
-
-                    watches[index].begin();
-                    let result = Error::of_panics(|| {
-                        let result = run.perform(&cores, &mut following(&watches[index]));
-                        // Aging and runs fail in different ways when they are stopped.
-                        result.map_err(|error| match watches[index].is_stopped() {
-                            true => Error::Stopped("stopped"),
-                            false => error.into(),
-                        })
-                    });
-                    let ends = result.is_err() && failing == Failing::Ends;
-                    // Only jobs that have not started check this.
-                    failed.fetch_or(ends, Ordering::Relaxed);
-
-                    watches[index].end();
-                    *results[index]
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner) = Some(result);
-                }
-            });
-        }
-    });
-
-    results
-        .into_iter()
-        .map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner))
-        .collect()
 }
 
 /// The run has a result, but its window has nothing to draw.

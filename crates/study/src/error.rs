@@ -13,6 +13,9 @@ pub enum Error {
     /// The description is impossible: reported before anything runs.
     #[error("{0}")]
     Usage(String),
+    /// It would clearly take more memory than there is: reported before anything runs.
+    #[error("{0}")]
+    Memory(String),
     /// A file cannot be read or written, or a run has failed.
     #[error("{0}")]
     Failed(String),
@@ -38,6 +41,7 @@ impl Error {
         };
         match self {
             Self::Usage(text) => Self::Usage(with(text)),
+            Self::Memory(text) => Self::Memory(with(text)),
             Self::Failed(text) => Self::Failed(with(text)),
             Self::Stopped(text) => Self::Stopped(text),
         }

@@ -10,6 +10,7 @@ use crate::Error;
 use crate::plan::Plan;
 use remap_ssd_sim::report::format::bytes;
 use remap_ssd_sim::study::RunSpec;
+use rustix::process::{Resource, getrlimit};
 
 /// Memory of the process without a run.
 const PROGRAM_BYTES: u64 = 10 << 20;
@@ -54,7 +55,7 @@ impl Need {
                     0 | 1 => "a smaller --scale takes less",
                     _ => "a smaller --scale or fewer --threads take less",
                 };
-                Err(Error::usage(format_args!(
+                Err(Error::Memory(format!(
                     "this takes about {} of memory ({self}), and {} are available: {less}",
                     bytes(self.total_bytes),
                     bytes(available),
@@ -75,15 +76,26 @@ impl std::fmt::Display for Need {
     }
 }
 
-/// Memory available to a new program: the kernel's estimate, within the limit of this process's
-/// cgroup.
+/// Memory available to a new program: the kernel's estimate, within the limits of this process's
+/// cgroup and address space.
 pub fn available() -> Option<u64> {
-    let whole = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = whole
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let free = line_bytes("/proc/meminfo", "MemAvailable:")?;
+    let limits = [group_bytes(), address_bytes()];
+    limits.into_iter().flatten().chain([free]).min()
+}
+
+/// The bytes of a line of one of the kernel's files.
+fn line_bytes(file: &str, name: &str) -> Option<u64> {
+    let whole = std::fs::read_to_string(file).ok()?;
+    let line = whole.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some((kib * 1024).min(group_bytes().unwrap_or(u64::MAX)))
+    Some(kib * 1024)
+}
+
+/// What is left of the limit of this process's address space (`ulimit -v`), if there is one.
+fn address_bytes() -> Option<u64> {
+    let limit = getrlimit(Resource::As).current?;
+    Some(limit.saturating_sub(line_bytes("/proc/self/status", "VmSize:")?))
 }
 
 /// Memory left within the limit of this process's cgroup, if any.
@@ -117,7 +129,7 @@ mod tests {
         assert!(need.check(None).is_ok());
         assert!(need.check(Some(9 << 30)).is_ok(), "an estimate");
         let error = need.check(Some(8 << 30)).unwrap_err();
-        assert!(matches!(error, Error::Usage(_)));
+        assert!(matches!(error, Error::Memory(_)));
         let text = error.to_string();
         assert!(
             text.contains("10.0 GiB") && text.contains("8.00 GiB") && text.contains("2 at a time"),

@@ -32,6 +32,17 @@ pub(crate) fn policy(name: &str) -> Result<GcPolicy, Error> {
     })
 }
 
+/// Parses the name of a mapping's granularity.
+///
+/// # Errors
+/// There is no such mapping.
+pub(crate) fn mapping(name: &str) -> Result<Granularity, Error> {
+    let names = Granularity::ALL.map(Granularity::name);
+    name.parse().map_err(|error: UnknownChoice| {
+        Error::usage(format_args!("{error}{}", did_you_mean(name, names)))
+    })
+}
+
 /// Values as text.
 fn all<T: ToString>(values: impl IntoIterator<Item = T>) -> Vec<String> {
     values.into_iter().map(|value| value.to_string()).collect()
@@ -160,5 +171,7 @@ mod tests {
                 .to_string()
                 .contains("did you mean `greedy`?")
         );
+        let error = mapping("hybird").unwrap_err().to_string();
+        assert!(error.ends_with("did you mean `hybrid`?"), "{error}");
     }
 }

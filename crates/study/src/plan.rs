@@ -13,6 +13,7 @@ use remap_ssd_sim::aging::AgingSpec;
 use remap_ssd_sim::study::{Length, Lifetimes, NewDevice, Requests, RunSpec, Start};
 use remap_ssd_sim::workload::ContentModel;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// All decisions made before the first run.
 #[derive(Debug)]
@@ -60,9 +61,10 @@ pub(crate) fn plan(spec: &ComparisonSpec, follow: Follow) -> Result<Plan, Error>
 /// The plan, with its notes apart.
 fn planned(spec: &ComparisonSpec, follow: Follow, notes: &mut Vec<String>) -> Result<Plan, Error> {
     spec.check_together()?;
-    let requests = match &spec.trace {
-        Some(path) => Requests::Trace(reading::trace(spec, path, follow, notes)?),
-        None => Requests::Workload {
+    let requests = match (&spec.requests, &spec.trace) {
+        (Some(own), _) => Requests::Recording(Arc::clone(own)),
+        (None, Some(path)) => Requests::Trace(reading::trace(spec, path, follow, notes)?),
+        (None, None) => Requests::Workload {
             workload: spec.workload(),
             content: spec
                 .content()

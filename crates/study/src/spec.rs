@@ -14,12 +14,13 @@ use remap_ssd_sim::arrivals::Arrivals;
 use remap_ssd_sim::precision::Precision;
 use remap_ssd_sim::report::Progress;
 use remap_ssd_sim::report::sheet::TableForm;
-use remap_ssd_sim::study::WARM_UP;
+use remap_ssd_sim::study::{Recorded, WARM_UP};
 use remap_ssd_sim::timeline::TimelineWindow;
 use remap_ssd_sim::trace::{Action, Fold, Format};
 use remap_ssd_sim::workload::{ContentModel, FioJob, NamedWorkload};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// One option of a comparison.
 #[derive(Clone, Copy, Debug)]
@@ -78,6 +79,9 @@ macro_rules! options {
 
             /// The command line that asked for it, a part of the result; empty if there is none.
             pub command: Vec<String>,
+
+            /// Requests of the caller's own, instead of a workload or a trace; no option names them.
+            pub requests: Option<Arc<dyn Recorded>>,
         }
 
         /// All options of a comparison.
@@ -156,7 +160,7 @@ options! {
         ///
         /// page, or hybrid: blocks of pages in order, with an extension of the table for pages that are
         /// elsewhere [default: the device's, page for a preset].
-        mapping: Vec<Granularity> = "page|hybrid", parsed, values: names::granularities, is_rare: true;
+        mapping: Vec<Granularity> = "page|hybrid", names::mapping, values: names::granularities, is_rare: true;
     }
     "Workload" {
         /// Host workload: randwrite, zipf:0.99, oltp, ...

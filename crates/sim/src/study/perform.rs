@@ -44,6 +44,29 @@ impl RunSpec {
     /// # Errors
     /// Why there is no result.
     pub fn perform(&self, cores: &Cores, follow: &mut Follow<'_>) -> Result<RunResult, StudyError> {
+        let (result, _) = self.perform_on(&self.lean(), cores, follow)?;
+        Ok(result)
+    }
+
+    /// The same, and the device after it, with its contents.
+    ///
+    /// # Errors
+    /// Why there is no result.
+    pub fn perform_keeping(
+        &self,
+        cores: &Cores,
+        follow: &mut Follow<'_>,
+    ) -> Result<(RunResult, Device), StudyError> {
+        self.perform_on(self, cores, follow)
+    }
+
+    /// Executes the run on the device that `staged` describes.
+    fn perform_on(
+        &self,
+        staged: &Self,
+        cores: &Cores,
+        follow: &mut Follow<'_>,
+    ) -> Result<(RunResult, Device), StudyError> {
         if let Some(new) = self.new_device() {
             self.check_scheme(new.config.firmware.scheme)?;
             self.check_timeline(new.config.timing.engine)?;
@@ -52,7 +75,7 @@ impl RunSpec {
             mut device,
             aged,
             recovered,
-        } = self.lean().stage(follow)?;
+        } = staged.stage(follow)?;
         // Known only now for an image, which has its own scheme.
         self.check_scheme(device.config().firmware.scheme)?;
 
@@ -67,7 +90,7 @@ impl RunSpec {
         let threads = Loan::threads(loan.as_ref());
         let (summary, timeline, pages) = self.measure(&mut device, threads, follow)?;
 
-        Ok(RunResult {
+        let result = RunResult {
             config: match self.new_device() {
                 Some(new) => new.config.clone(),
                 None => device.config().clone(),
@@ -78,7 +101,8 @@ impl RunSpec {
             summary,
             timeline,
             usage: device.ftl().usage(),
-        })
+        };
+        Ok((result, device))
     }
 
     /// The same run without contents, where nothing depends on them: deduplication needs them, and

@@ -2,9 +2,11 @@
 //!
 //! Absent: the valid names (`format.rs`, `columns.rs`, `action.rs`, `address.rs`).
 
-/// An unknown name; the message lists the valid ones.
+use remap_ssd_device::keys::did_you_mean;
+
+/// An unknown name; the message lists the valid ones, and suggests a similar one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown {what} `{name}`: one of {offered}")]
+#[error("unknown {what} `{name}`: one of {offered}{}", did_you_mean(.name, .offered.split(", ")))]
 pub struct UnknownName {
     what: &'static str,
     name: String,

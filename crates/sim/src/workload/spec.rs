@@ -16,6 +16,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use remap_ssd_device::keys::did_you_mean;
 use serde::Serialize;
 
 use super::{ContentModel, MODELS, ModelKind, Pattern, WorkloadConfig, WorkloadError};
@@ -60,6 +61,23 @@ impl WorkloadSpec {
 }
 
 const READ_PERCENT_MIXED: &str = "50";
+
+/// The names, for suggestions.
+const NAMES: [&str; 13] = [
+    "randwrite",
+    "randread",
+    "randrw",
+    "seqwrite",
+    "seqread",
+    "seqrw",
+    "zipf",
+    "zipfread",
+    "zipfrw",
+    "hot",
+    "hotread",
+    "hotrw",
+    "mixed",
+];
 
 impl FromStr for WorkloadSpec {
     type Err = WorkloadError;
@@ -114,8 +132,12 @@ impl FromStr for WorkloadSpec {
                 return Err(WorkloadError::new(format!(
                     "unknown workload `{text}`: randwrite, randread, randrw:READ%, seqwrite, seqread, \
                      seqrw:READ%, zipf:THETA, zipfread:THETA, zipfrw:THETA:READ%, hot:DATA%:REQUESTS%, \
-                     hotread or hotrw, each with `,pages=N` if requests have more than one page; or a model: {}",
-                    MODELS.map(ModelKind::name).join(", ")
+                     hotread or hotrw, each with `,pages=N` if requests have more than one page; or a model: {}{}",
+                    MODELS.map(ModelKind::name).join(", "),
+                    did_you_mean(
+                        fields[0],
+                        NAMES.into_iter().chain(MODELS.map(ModelKind::name))
+                    )
                 )));
             }
         };
