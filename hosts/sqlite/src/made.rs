@@ -8,7 +8,7 @@
 //!
 //! Absent: options of the device; `remap-ssd image create` has them.
 
-use crate::place::PlaceError;
+use crate::place::{PlaceError, StorePlace};
 use remap_ssd_device::{Device, DeviceConfig, LocalDisk};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_nvme::process::Process;
@@ -26,7 +26,8 @@ static IN_MEMORY: Mutex<Option<HashMap<u64, Made>>> = Mutex::new(None);
 
 struct Made {
     process: Process,
-    store: Arc<dyn Store>,
+    /// Kept with its locks: a volume refuses files whose locks are not those of before.
+    place: Arc<StorePlace>,
 }
 
 /// A size such as `256MiB`, `1G` or `1073741824`; units are powers of 1024.
@@ -50,11 +51,15 @@ pub(crate) fn size(key: &str, text: &str) -> Result<u64, PlaceError> {
     })
 }
 
-/// The volume on this process's device in memory of this size, which is made if there is none.
+/// The place of this process's device in memory of this size, which is made if there is none.
 ///
 /// # Errors
 /// The size is impossible, or the device belongs to a parent.
-pub(crate) fn in_memory(bytes: u64, cache_bytes: u64) -> Result<Arc<dyn Store>, PlaceError> {
+pub(crate) fn in_memory(
+    bytes: u64,
+    cache_bytes: u64,
+    place_of: impl FnOnce(Arc<dyn Store>) -> Result<Arc<StorePlace>, PlaceError>,
+) -> Result<Arc<StorePlace>, PlaceError> {
     let inherited = || {
         PlaceError::Parameter(format!(
             "memory={bytes}: the device is in the memory of the process that this one was forked from; \
@@ -70,7 +75,7 @@ pub(crate) fn in_memory(bytes: u64, cache_bytes: u64) -> Result<Arc<dyn Store>, 
     let devices = made.get_or_insert_default();
     if let Some(known) = devices.get(&bytes) {
         return match known.process.is_current() {
-            true => Ok(Arc::clone(&known.store)),
+            true => Ok(Arc::clone(&known.place)),
             false => Err(inherited()),
         };
     }
@@ -83,9 +88,9 @@ pub(crate) fn in_memory(bytes: u64, cache_bytes: u64) -> Result<Arc<dyn Store>, 
         Ok(Arc::new(volume.with_cache(cache_bytes)))
     };
     let store = make().map_err(|why| PlaceError::Parameter(format!("memory={bytes}: {why}")))?;
-    let process = Process::current();
-    let kept = Arc::clone(&store);
-    devices.insert(bytes, Made { process, store });
+    let (process, place) = (Process::current(), place_of(store)?);
+    let kept = Arc::clone(&place);
+    devices.insert(bytes, Made { process, place });
     Ok(kept)
 }
 

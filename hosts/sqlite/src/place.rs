@@ -464,7 +464,9 @@ fn open(spec: &Spec) -> Result<Arc<StorePlace>, PlaceError> {
                 Some(format!("{}-{}", metadata.dev(), metadata.ino())),
             )
         }
-        Spec::Memory(bytes) => place_of(made::in_memory(*bytes, cache_bytes()?)?, None),
+        Spec::Memory(bytes) => {
+            made::in_memory(*bytes, cache_bytes()?, |store| place_of(store, None))
+        }
         Spec::Mounted(name) => Err(PlaceError::Parameter(format!(
             "store={name}: this process has no store of that name"
         ))),
