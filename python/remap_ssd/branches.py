@@ -10,8 +10,7 @@
         remap_branch.execute("DELETE FROM orders")
 
 ``remap_branch_uri`` is the URI of the same branch, for code under test that connects by itself. The database is on a device in a temporary folder
-(docs/sqlite.md), with the program found by ``$REMAP_SSD`` or in the path, and the extension by ``$REMAP_SSD_SQLITE`` or
-beside the program. Python's ``sqlite3`` must be able to load extensions.
+(docs/sqlite.md), with the program and the extension that ``remap_ssd.sqlite`` finds.
 
 Invariants: a test sees the database as it was loaded, whatever other tests do; its branch is deleted after it. Absent: sharing a device
 between processes (each worker of pytest-xdist has its own).
@@ -30,24 +29,9 @@ from typing import Any, Optional, Union
 
 import pytest
 
+from . import sqlite
+
 __all__ = ["Volume", "remap_branch", "remap_branch_uri", "remap_database", "remap_volume"]
-
-_EXTENSION = "libremap_ssd_sqlite.so"
-
-
-def _program() -> str:
-    program = os.environ.get("REMAP_SSD") or shutil.which("remap-ssd")
-    if not program:
-        raise pytest.UsageError("there is no remap-ssd: put it into the path, or set REMAP_SSD to it")
-    return program
-
-
-def _extension(program: str) -> pathlib.Path:
-    named = os.environ.get("REMAP_SSD_SQLITE")
-    path = pathlib.Path(named) if named else pathlib.Path(program).resolve().parent / _EXTENSION
-    if not path.is_file():
-        raise pytest.UsageError(f"there is no {path}: build the extension, or set REMAP_SSD_SQLITE to it")
-    return path
 
 
 class Volume:
@@ -58,22 +42,16 @@ class Volume:
     """
 
     def __init__(self, folder: Union[str, "os.PathLike[str]"], *, size: str = "4GiB", files: int = 256) -> None:
-        self._program = _program()
+        try:
+            self._program = sqlite.program()
+            sqlite.load()
+        except (FileNotFoundError, sqlite3.Error) as error:
+            raise pytest.UsageError(str(error)) from error
         self._image = pathlib.Path(folder).absolute()
         self._makers: dict[str, sqlite3.Connection] = {}
         options = ["--scheme", "remap-ssd-x", "--set", "firmware.count_max=65535"]
         self._run("image", "create", str(self._image), "--size", size, *options)
         self._run("volume", "create", "--files", str(files), "--image", str(self._image))
-
-        # Once in a process; it stays loaded when this connection is closed.
-        loader = sqlite3.connect(":memory:")
-        try:
-            if not hasattr(loader, "enable_load_extension"):
-                raise pytest.UsageError("this Python's sqlite3 cannot load extensions")
-            loader.enable_load_extension(True)
-            loader.load_extension(str(_extension(self._program)))
-        finally:
-            loader.close()
 
     def _run(self, *words: str) -> None:
         done = subprocess.run([self._program, *words], capture_output=True, text=True)

@@ -1,29 +1,22 @@
 """The fixtures that give each test a branch of a database, with a real device and SQLite's extension."""
 
 import contextlib
-import os
 import pathlib
 import sqlite3
 
 import pytest
 
-EXTENSION = "libremap_ssd_sqlite.so"
-
-
-def can_load_extensions():
-    with contextlib.closing(sqlite3.connect(":memory:")) as db:
-        return hasattr(db, "enable_load_extension")
+import remap_ssd.sqlite
 
 
 @pytest.fixture(scope="session", autouse=True)
 def the_extension(program):
-    built = pathlib.Path(program).resolve().parent / EXTENSION
-    if not can_load_extensions():
-        pytest.skip("this Python's sqlite3 cannot load extensions")
-    if not os.environ.get("REMAP_SSD_SQLITE") and not built.is_file():
-        pytest.skip(f"{built} is not built")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REMAP_SSD", program)
+        try:
+            remap_ssd.sqlite.extension()
+        except FileNotFoundError as why:
+            pytest.skip(str(why))
         yield
 
 

@@ -32,6 +32,7 @@ mod forked;
 mod image;
 mod journal;
 mod log;
+mod made;
 mod mark;
 mod memory;
 mod page_places;

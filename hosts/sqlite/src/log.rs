@@ -11,13 +11,13 @@ use std::fs::File;
 use std::io::{ErrorKind, Write};
 
 thread_local! {
-    /// The last message of this thread.
-    static LAST: RefCell<String> = const { RefCell::new(String::new()) };
+    /// The last message of this thread, and the result code that SQLite was given with it.
+    static LAST: RefCell<(c_int, String)> = const { RefCell::new((ffi::SQLITE_OK, String::new())) };
 }
 
 /// Takes the last message of this thread since the previous call.
-pub(crate) fn take_last() -> Option<String> {
-    Some(LAST.take()).filter(|last| !last.is_empty())
+pub(crate) fn take_last() -> Option<(c_int, String)> {
+    Some(LAST.take()).filter(|(_, sentence)| !sentence.is_empty())
 }
 
 /// Writes a line to the destination in `REMAP_SSD_LOG`. Errors are ignored: the program has its
@@ -44,7 +44,7 @@ fn write_line(code: c_int, sentence: &str) {
 pub(crate) fn note(code: c_int, sentence: &dyn Display) {
     let sentence = sentence.to_string();
     write_line(code, &sentence);
-    LAST.set(format!("remap: {sentence}"));
+    LAST.set((code, format!("remap: {sentence}")));
     let Ok(text) = CString::new(format!("remap: {sentence}").replace('\0', " ")) else {
         return;
     };

@@ -6,8 +6,8 @@
 //! VFS's own. Absent: values.
 
 /// Parameters for the location of a database.
-const OURS: [&str; 7] = [
-    "device", "image", "store", "nsid", "nqn", "hostnqn", "secret",
+const OURS: [&str; 9] = [
+    "device", "image", "size", "memory", "store", "nsid", "nqn", "hostnqn", "secret",
 ];
 /// Parameters of SQLite's core and its VFSs ("Uniform Resource Identifiers" §3.3; `os_unix.c`,
 /// SEE's keys, `multiplex`).

@@ -5,6 +5,7 @@
 //! device=HOST:PORT   a volume on a served device; nqn= and nsid= select the namespace, if there are several;
 //!                    hostnqn= and secret= identify this host
 //! image=FOLDER       a volume on a device in a folder, for this process alone; nsid= as above
+//! memory=SIZE        a volume on a device in the memory of this process (`made`)
 //! store=NAME         a store that this process has registered under that name (`mount`)
 //! none of them       files of the operating system, in their folder
 //! ```
@@ -24,6 +25,7 @@
 use crate::forked::{PerProcess, take_inherited};
 use crate::image;
 use crate::journal::NeverSynced;
+use crate::made;
 use crate::memory;
 use crate::page_places::PagePlaces;
 use crate::served;
@@ -64,6 +66,8 @@ pub(crate) enum Spec {
         /// Number of the namespace that the volume is in.
         nsid: u32,
     },
+    /// A volume on a device of so many bytes in the memory of this process.
+    Memory(u64),
     /// A store that the program has registered.
     Mounted(String),
     /// Files of the operating system.
@@ -75,6 +79,7 @@ impl fmt::Display for Spec {
         match self {
             Self::Device { address, nsid, .. } => write!(f, "namespace {nsid} of {address}"),
             Self::Image { folder, nsid } => write!(f, "namespace {nsid} of {}", folder.display()),
+            Self::Memory(bytes) => write!(f, "memory={bytes}"),
             Self::Mounted(name) => write!(f, "store={name}"),
             Self::Files => f.write_str("a folder"),
         }
@@ -462,6 +467,9 @@ fn open(spec: &Spec) -> Result<Arc<StorePlace>, PlaceError> {
                 Arc::new(volume),
                 Some(format!("{}-{}", metadata.dev(), metadata.ino())),
             )
+        }
+        Spec::Memory(bytes) => {
+            made::in_memory(*bytes, cache_bytes()?, |store| place_of(store, None))
         }
         Spec::Mounted(name) => Err(PlaceError::Parameter(format!(
             "store={name}: this process has no store of that name"

@@ -305,3 +305,54 @@ fn process() {
     assert_eq!(content(&named), "in the image");
     assert!(Db::open(&store_uri).is_err(), "it is on another volume");
 }
+
+#[test]
+fn a_device_in_memory_lives_as_long_as_the_process() {
+    start_with_vfs();
+    for rows in 1..4 {
+        let db = Db::open("file:kept.db?vfs=remap&memory=16MiB").expect("possible");
+        db.run("CREATE TABLE IF NOT EXISTS t(a)").expect("possible");
+        db.run("INSERT INTO t VALUES (1)").expect("possible");
+        assert_eq!(kit::disks::count(&db), rows);
+    }
+    let other = Db::open("file:kept.db?vfs=remap&memory=17825792").expect("possible");
+    assert!(
+        other.run("SELECT * FROM t").is_err(),
+        "another size is another device"
+    );
+}
+
+#[test]
+fn a_folder_that_does_not_exist_becomes_a_device_if_a_size_is_given() {
+    start_with_vfs();
+    let dir = tempfile::tempdir().expect("a folder");
+    let folder = dir.path().join("made");
+    let uri = format!("file:app.db?vfs=remap&image={}", folder.display());
+    for existing_only in [
+        String::new(),
+        "&size=16MiB&mode=rw".into(),
+        "&size=16MiB&mode=ro".into(),
+    ] {
+        assert!(Db::open(&(uri.clone() + &existing_only)).is_err());
+        assert!(!folder.exists());
+    }
+    for (wrong, why) in [("&size=lots", "size=lots"), ("&size=1KiB", "MiB")] {
+        let failure = Db::open(&(uri.clone() + wrong))
+            .err()
+            .expect("it cannot be made");
+        assert!(failure.message.contains(why), "{failure}");
+    }
+    assert_eq!(dir.path().read_dir().expect("a folder").count(), 0);
+
+    let sized = uri.clone() + "&size=16MiB";
+    let db = Db::open(&sized).expect("possible");
+    db.run("CREATE TABLE t(a)").expect("possible");
+    let again = Db::open(&uri).expect("it is one place, open already");
+    assert_eq!(kit::disks::count(&again), 0);
+    drop((db, again));
+
+    // The size of a device that exists stays.
+    let db = Db::open(&(uri + "&size=64MiB")).expect("possible");
+    assert_eq!(kit::disks::count(&db), 0);
+    assert_eq!(dir.path().read_dir().expect("a folder").count(), 1);
+}

@@ -29,6 +29,7 @@ pub(crate) use {entry::guarded, file::answer};
 
 use crate::journal::Journal;
 use crate::log;
+use crate::made;
 use crate::mark::{Mark, STAMP_BYTES};
 use crate::parameters;
 use crate::place::{self, PlaceError, Spec, StorePlace};
@@ -38,7 +39,7 @@ use libsqlite3_sys as ffi;
 use open::x_open;
 use remap_ssd_store::{OpenOptions, StoreError};
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 
@@ -290,20 +291,32 @@ unsafe fn spec(name: *const c_char) -> Result<Option<Spec>, PlaceError> {
         return Err(PlaceError::Parameter(why));
     }
 
-    let (device, image, store) = (
-        parameter(c"device"),
-        parameter(c"image"),
-        parameter(c"store"),
-    );
-    if [&device, &image, &store].into_iter().flatten().count() > 1 {
+    let (device, image) = (parameter(c"device"), parameter(c"image"));
+    let (memory, store) = (parameter(c"memory"), parameter(c"store"));
+    let places = [&device, &image, &memory, &store];
+    if places.into_iter().flatten().count() > 1 {
         return Err(PlaceError::Parameter(
-            "a database is in one place: name one of device=, image= and store=".into(),
+            "a database is in one place: name one of device=, image=, memory= and store=".into(),
         ));
     }
     if let Some(name) = store {
         return Ok(Some(Spec::Mounted(name)));
     }
-
+    if let Some(text) = memory {
+        return Ok(Some(Spec::Memory(made::size("memory", &text)?)));
+    }
+    if let Some(text) = parameter(c"size") {
+        let bytes = made::size("size", &text)?;
+        let folder = image.as_ref().ok_or_else(|| {
+            PlaceError::Parameter(
+                "size= is that of a new device in a folder: name it with image=".into(),
+            )
+        })?;
+        // As SQLite creates a database: not for a program that only wants an existing one.
+        if !matches!(parameter(c"mode").as_deref(), Some("ro" | "rw")) {
+            made::in_folder(Path::new(folder), bytes)?;
+        }
+    }
     // An absolute name needs nothing from the environment.
     // SAFETY: as above.
     let is_full = place::is_full(unsafe { text(name) });

@@ -145,7 +145,7 @@ fn open_or_refuse(
         // Failures of ordinary files are the same as with stock SQLite.
         let is_ours = locks && place::is_in_volume(full);
         match log::take_last().filter(|_| is_ours) {
-            Some(sentence) => OpenFailure::Refused(Refusal { code, sentence }),
+            Some((_, sentence)) => OpenFailure::Refused(Refusal { code, sentence }),
             None => OpenFailure::Code(code),
         }
     })
