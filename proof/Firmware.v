@@ -58,7 +58,7 @@ Inductive action :=
 | Commit (n : wsn)
 | GiveUp (n : wsn)  (* refused halfway: from now on like a command that a cut interrupted *)
 (* collection of flash and of NVRAM *)
-| Copy (l : lpn) (n : wsn) (a a' : addr)
+| Copy (ls : list lpn) (n : wsn) (a a' : addr)
 | Reenter (l : lpn) (n : wsn) (a : addr) (s : nat)
 | Restate (ls : list lpn) (c : content) (a : addr)
 | ZeroWord (w : loc)
@@ -66,6 +66,10 @@ Inductive action :=
 | ListAborted (k : nat) (n : wsn)
 | ClearOpen (k : nat)
 | Unlist (k : nat)
+(* what the witnesses do not depend on: other pages (tails), other words, unused numbers *)
+| Pad (a : addr)
+| Aside (k v : nat)
+| Pass (n : wsn)
 (* the world *)
 | Complete (i : nat)
 | Acknowledge (n : wsn)
@@ -307,13 +311,13 @@ Definition step (st : state) (act : action) (extra : list nat) : option state :=
       | None => None
       end
 
-  | Copy l n a a' =>
+  | Copy ls n a a' =>
       match data_at D img a with
       | Some (names, n0, c) =>
-          let own := (n0 =? n) && mem l names in
-          check (is_free_page img a' && is_visible img l n c)
+          let own := (n0 =? n) && forallb (fun l => mem l names) ls in
+          check (is_free_page img a' && forallb (fun l => is_visible img l n c) ls)
             (Some (put_pend st
-              (issue (Program a' (Data [l] n (life img (sb_of a')) c))
+              (issue (Program a' (Data ls n (life img (sb_of a')) c))
                      (extra ++ place_waits p a ++ data_waits p a'
                       ++ if own then [] else if_on MovedAfterWrites (ends (claims st) n)) p)))
       | None => None
@@ -396,6 +400,17 @@ Definition step (st : state) (act : action) (extra : list nat) : option state :=
                                       (extra ++ if_on AbortedStay (everything p)) p)))
       | _ => None
       end
+
+  | Pad a =>
+      check (is_free_page img a)
+        (Some (put_pend st (issue (Program a (Data [] 0 (life img (sb_of a)) 0))
+                                  (extra ++ data_waits p a) p)))
+
+  | Aside k v => Some (put_pend st (issue (Store (Other k) (Num v)) extra p))
+
+  | Pass n =>
+      Some (State (base st) p (Nat.max n (clock st)) (running st) (opened st) (gone st)
+        (claims st) (drafts st) (floor st))
 
   | Complete i =>
       match nth_error p i with

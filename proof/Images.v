@@ -187,16 +187,21 @@ Ltac word_cases := repeat match goal with
   end.
 
 (** A word that is no life and no part of an entry or record. *)
-Lemma store_hiding_ok : forall img w v, Sound img -> is_hiding w = true ->
+Lemma store_aside_ok : forall img w v, Sound img ->
+  match w with OpenW _ | AbortW _ | Other _ => True | _ => False end ->
   Sound (set_word w v img) /\ (forall x, Wit D (set_word w v img) x <-> Wit D img x).
 Proof.
-  intros img w v S H; destruct w; try discriminate;
+  intros img w v S H; destruct w; try contradiction;
   (split; [destruct S; split; unfold life in *; simpl; intros; word_cases; eauto |]);
   (intros x; split; destruct 1 as [a ns' n' i c' l Ha Hc Hp Hl | s m a i l ns' n' i' c' Hs HA HB Hi Hc Hp |];
    unfold place, life in *; simpl in *; word_cases;
    [econstructor 1 | econstructor 2 | econstructor 3 | econstructor 1 | econstructor 2 | econstructor 3];
    unfold place, life; simpl; eauto; word_cases; auto).
 Qed.
+
+Lemma store_hiding_ok : forall img w v, Sound img -> is_hiding w = true ->
+  Sound (set_word w v img) /\ (forall x, Wit D (set_word w v img) x <-> Wit D img x).
+Proof. intros img w v S H; apply store_aside_ok; auto; destruct w; auto; discriminate. Qed.
 
 (** The superblock's pages no longer count. *)
 Lemma mark_dead_ok : forall img sb, Sound img ->
@@ -342,7 +347,7 @@ Lemma store_zero_ok : forall img w g, Sound img -> zero_guard w = Some g ->
   Sound img' /\ (forall x, Wit D img' x -> Wit D img x) /\
   (forall x, Wit D img x -> ~ In (w_lpn x) (named_by D img w) -> Wit D img' x).
 Proof.
-  intros img w g S G img'; destruct w as [| s0 | s0 | s0 | s0 | |]; try discriminate;
+  intros img w g S G img'; destruct w as [| s0 | s0 | s0 | s0 | | |]; try discriminate;
   (split; [destruct S; split; unfold life in *; simpl; intros; word_cases; eauto |]);
   (split;
    [destruct 1 as [b ns' m' j c' l Hb Hc' Hp' Hl | s' m b j l ns' m' j' c' Hs HA' HB' Hj Hc' Hp' | s' m f len l Hs HA' HB' Hl];

@@ -47,7 +47,8 @@ Inductive loc :=
 | EntA (slot : nat) | EntB (slot : nat)
 | DeaA (slot : nat) | DeaB (slot : nat)
 | OpenW (k : nat)     (* the number of a command in progress *)
-| AbortW (k : nat).   (* the list of aborted commands *)
+| AbortW (k : nat)    (* the list of aborted commands *)
+| Other (k : nat).    (* any other word: recovery finds no witness there *)
 
 Inductive word :=
 | Zero

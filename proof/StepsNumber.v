@@ -291,6 +291,34 @@ Proof.
       * rewrite set_word_other; auto.
 Qed.
 
+(** A word that recovery does not read. *)
+Lemma step_aside : forall st k v extra st', Inv D st ->
+  step D st (Aside k v) extra = Some st' -> Inv D st'.
+Proof.
+  intros st k v extra st' I H; simpl in H; injection H as <-.
+  apply (inv_none D on); eauto using extends_one.
+  - apply now_hiding; intros; apply store_hiding; auto.
+  - intros outs' Hc.
+    destruct (within_one _ _ _ _ _ I Hc) as (outs & r & -> & Ln & Hw & Hv & _ & _ & T).
+    exists outs; split; auto; intros img img' G; unfold img'; rewrite Hv; clear img'.
+    destruct r; [| | specialize (T eq_refl); discriminate].
+    + destruct (store_aside_ok D (old_image st outs) (Other k) (Num v)) as [S HW]; [apply G | exact Logic.I |].
+      split; auto; split; auto; apply store_hiding; auto.
+    + split; [apply G|]; split; [apply same_hiding_refl | tauto].
+Qed.
+
+(** Numbers that no witness gets. *)
+Lemma step_pass : forall st n extra st', Inv D st ->
+  step D st (Pass n) extra = Some st' -> Inv D st'.
+Proof.
+  intros st n extra st' I H; simpl in H; injection H as <-; split; simpl; try apply I.
+  - intros outs Hc; destruct (i_cuts _ _ I _ Hc); split; auto.
+    intros l m c Hw; apply g_num in Hw; simpl; lia.
+  - intros cl Hcl; destruct (i_claims _ _ I _ Hcl) as (H1 & H2 & H3 & H4); repeat split; auto; lia.
+  - intros m k R; destruct (i_opened _ _ I _ _ R) as (H1 & H2 & H3); repeat split; auto; lia.
+  - intros m H; apply (i_gone _ _ I) in H; lia.
+Qed.
+
 Lemma step_commit : forall st n extra st', Inv D st ->
   step D st (Commit n) extra = Some st' -> Inv D st'.
 Proof.
