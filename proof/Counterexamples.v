@@ -197,7 +197,7 @@ Lemma without_segment_zeroed :
 Proof. vm_compute; auto. Qed.
 
 (** The entry is zeroed, and the write that superseded it is missing. *)
-Definition clear_waits := shared ++ [Write None 1 6 (Addr 0 0 2); ZeroWord (EntA 0)].
+Definition clear_waits := shared ++ [Write None 1 6 (Addr 0 0 2); ZeroWords [EntA 0]].
 Lemma without_clear_waits :
   loses (without ClearWaits) clear_waits [x; w] 1 = true /\ no_such_cut clear_waits [x; w] = true.
 Proof. vm_compute; auto. Qed.
@@ -227,7 +227,7 @@ Proof. vm_compute; auto. Qed.
 
 (** The record is zeroed, and the bitmap that replaces it is missing. *)
 Definition dealloc_flush := one_page ++
-  [Deallocate None 0 1 0 None; PowerCut [w; w]; Restate [0] 0 (Addr 0 0 2); ZeroWord (DeaA 0)].
+  [Deallocate None 0 1 0 None; PowerCut [w; w]; Restate [0] 0 (Addr 0 0 2); ZeroWords [DeaA 0]].
 Lemma without_dealloc_flush :
   loses (without DeallocFlush) dealloc_flush [x; w] 0 = true /\ no_such_cut dealloc_flush [x; w] = true.
 Proof. vm_compute; auto. Qed.

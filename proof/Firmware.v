@@ -61,7 +61,7 @@ Inductive action :=
 | Copy (ls : list lpn) (n : wsn) (a a' : addr)
 | Reenter (l : lpn) (n : wsn) (a : addr) (s : nat)
 | Restate (ls : list lpn) (c : content) (a : addr)
-| ZeroWord (w : loc)
+| ZeroWords (ws : list loc) (* a clearing: any of them may land *)
 (* the list of aborted commands *)
 | ListAborted (k : nat) (n : wsn)
 | ClearOpen (k : nat)
@@ -203,12 +203,24 @@ Definition named_by (img : image) (w : loc) : list lpn :=
   | _ => []
   end.
 
+Definition zero_all (img : image) (ws : list loc) : image :=
+  fold_left (fun i w => set_word w Zero i) ws img.
+Fixpoint clear (ws : list loc) (waits : loc -> list nat) (p : list pending) : list pending :=
+  match ws with [] => p | w :: ws => clear ws waits (issue (Store w Zero) (waits w) p) end.
+
 Definition zero_guard (w : loc) : option guard :=
   match w with
   | EntA _ | EntB _ => Some ClearWaits
   | DeaA _ | DeaB _ => Some DeallocFlush
   | _ => None
   end.
+
+(** An operation that may change which witnesses there are. *)
+Definition bears (o : mop) : bool :=
+  match o with Store (OpenW _) _ | Store (AbortW _) _ | Store (Other _) _ => false | _ => true end.
+
+Definition is_record (w : loc) : bool :=
+  match zero_guard w with Some _ => true | None => false end.
 
 Definition all_durable (p : list pending) (needs : list nat) : bool :=
   forallb (fun i => match nth_error p i with Some q => durable q | None => false end) needs.
@@ -345,15 +357,14 @@ Definition step (st : state) (act : action) (extra : list nat) : option state :=
                                ++ if_on MovedAfterWrites (everything p)) p))
           None (map (fun l => Claim l n c [length p] true (some (newest D img l))) ls)))
 
-  | ZeroWord w =>
-      match zero_guard w with
-      | Some g =>
-          let o := Store w Zero in
-          check (quiet st
-                 && keeps D img (land img o Whole) (named_by img w))
-            (Some (put_pend st (issue o (extra ++ if_on g (everything p)) p)))
-      | None => None
-      end
+  | ZeroWords ws =>
+      let waits w := extra ++ match zero_guard w with
+                              | Some g => if_on g (everything p)
+                              | None => []
+                              end in
+      check (forallb is_record ws && quiet st
+             && keeps D img (zero_all img ws) (flat_map (named_by img) ws))
+        (Some (put_pend st (clear ws waits p)))
 
   | MarkDead sb =>
       let o := Store (Life sb) (Num (S (life img sb))) in
@@ -397,7 +408,7 @@ Definition step (st : state) (act : action) (extra : list nat) : option state :=
       | Num n =>
           check (negb (has D AbortedStay) || negb (existsb (fun w => w_num w =? n) (raw D img)))
             (Some (put_pend st (issue (Store (AbortW k) Zero)
-                                      (extra ++ if_on AbortedStay (everything p)) p)))
+                                      (extra ++ if_on AbortedStay (positions bears p)) p)))
       | _ => None
       end
 
