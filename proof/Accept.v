@@ -247,7 +247,7 @@ Definition fstep (img : image) (st : state) (act : action) (extra : list nat) : 
               if (c_num c <=? t_newest t (c_lpn c)) && negb (mem (c_num c) h)
               then [Claim (c_lpn c) (c_num c) (c_content c) [] (c_multi c) None]
               else []) (claims st))
-           [] (t_newest t)))
+           [] (newest D img')))
 
   | Commit _ | GiveUp _ | Aside _ _ | Pass _ | Complete _ | Acknowledge _ =>
       step D st act extra
@@ -346,7 +346,8 @@ Definition unchanged (t : traced) (l : lpn) (c : content) (n : wsn) : option tra
         || forallb (fun cl => negb (c_num cl =? m) || all_durable (pend st) (c_needs cl)) (claims st)) in
   match find (fun cl => is_enough (c_num cl)) mine with
   | Some cl => if has D NoEffectWaits then take t (Acknowledge (c_num cl)) [] [] else Some t
-  | None => if n =? 0 then Some t else None
+  | None => (* It was zero from the beginning. *)
+            if forallb (fun cl => c_content cl =? 0) mine && (c =? 0) then Some t else None
   end.
 
 (** Recovery, or the tables, show these contents. *)

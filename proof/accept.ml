@@ -1,6 +1,7 @@
 (* Reads a trace of the firmware's steps (docs/proof.md) and lets the checker of Accept.v decide.
 
-   Usage: accept [--guard] FILE...  ("-" is standard input)
+   Usage: accept [--guards] FILE...  ("-" is standard input). With --guards, a refused script is also checked from its beginning without
+   each guard.
 
    Absent: rules. What this file chooses (the superblocks that stay free, which waits of "all" need to be named) can only make the
    checker refuse more. Exit codes: 0 all accepted, 1 a step is refused, 2 usage. *)
@@ -259,16 +260,16 @@ let idle () = { scripts = 0; commands = 0; steps = 0; cuts = 0 }
 
 (* The guards without each of which the refused line is accepted: without it at this line, or else from the script's beginning, since
    what recovery concludes may be what the line is about. *)
-let broken lines at run =
+let broken is_thorough lines at run =
   let words = List.filter (fun word -> word <> "") (String.split_on_char ' ' lines.(at)) in
   let without guard = { run with device = { run.device with has = (fun other -> other <> guard) } } in
   let here (_, guard) = try (match line (without guard) words with Accepted _ -> true | Refused _ -> false) with _ -> false in
   let upto = Array.sub lines 0 (at + 1) in
   let from_start (_, guard) = try check (idle ()) (Some guard) upto = None with _ -> false in
-  match List.filter here guards with [] -> List.filter from_start guards | found -> found
+  match List.filter here guards with [] when is_thorough -> List.filter from_start guards | found -> found
 
-let report name lines (at, why, run) =
-  let broken = List.map fst (broken lines at run) in
+let report is_thorough name lines (at, why, run) =
+  let broken = List.map fst (broken is_thorough lines at run) in
   Printf.printf "%s, line %d: refused: %s\n  %s\n  guards without which it is accepted: %s\n%!" name (at + 2) why lines.(at)
     (if broken = [] then "none" else String.concat ", " broken)
 
@@ -291,9 +292,10 @@ let scripts file take =
   if file <> "-" then close_in input
 
 let () =
-  let files = List.tl (Array.to_list Sys.argv) in
+  let is_thorough, files = List.partition (fun word -> word = "--guards") (List.tl (Array.to_list Sys.argv)) in
+  let is_thorough = is_thorough <> [] in
   if files = [] then (
-    prerr_endline "usage: accept FILE...";
+    prerr_endline "usage: accept [--guards] FILE...";
     exit 2);
   let counts = idle () and refused = ref 0 in
   let one name lines =
@@ -302,7 +304,7 @@ let () =
     | None -> ()
     | Some found ->
         incr refused;
-        report name lines found
+        report is_thorough name lines found
   in
   (try List.iter (fun file -> scripts file one) files
    with Sys_error why -> prerr_endline ("accept: " ^ why); exit 2);

@@ -17,7 +17,7 @@ use crate::marks::Marks;
 use crate::quiet;
 use crate::script::ScriptCommand;
 use crate::setup::Setup;
-use crate::steps::StepText;
+use crate::steps::{self, StepText};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_media::{Faults, Image};
@@ -240,6 +240,12 @@ impl<'a> Campaign<'a> {
             ScriptCommand::Flush
         } else {
             dut.generator.command(dut.oracle.live())
+        };
+        let command = match command {
+            ScriptCommand::Remap(remap) if self.steps.is_some() => {
+                ScriptCommand::Remap(steps::traced(remap, dut.ftl.config().scheme))
+            }
+            command => command,
         };
         self.end.marks.commands += 1;
         match command {

@@ -13,7 +13,7 @@ mod words;
 use crate::content::Content;
 use crate::script::ScriptCommand;
 use crate::setup::Setup;
-use remap_ssd_ftl::{Config, EntrySize, Ftl, Granularity, SchemeKind};
+use remap_ssd_ftl::{Config, EntrySize, Ftl, Granularity, Remap, SchemeKind};
 use remap_ssd_media::rail::{Change, IssuedOp, RailEvent};
 use remap_ssd_media::{Geometry, Lpn, Oob, Outcome, Ppn, StoredPage, WordLine};
 use std::cell::RefCell;
@@ -106,6 +106,14 @@ pub(crate) fn check(setup: &Setup) -> Result<(), &'static str> {
         .iter()
         .find(|(lacks, _)| *lacks)
         .map_or(Ok(()), |(_, what)| Err(what))
+}
+
+/// A command that the model has, in place of this one: a relocation under Remap-SSD has entries that also say who lost the page.
+pub(crate) fn traced(remap: Remap, scheme: SchemeKind) -> Remap {
+    Remap {
+        relocate: remap.relocate && scheme != SchemeKind::RemapSsd,
+        ..remap
+    }
 }
 
 impl StepTrace {
