@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 /// Devices, scripts and bounds of a campaign.
 ///
 /// ```
-/// use remap_ssd_crash::{CampaignOptions, ReplayCode, replay, run};
+/// use remap_ssd_crash::{Adjust, CampaignOptions, ReplayCode, replay, replay_traced, run};
 /// use remap_ssd_ftl::{Granularity, Guard, SchemeKind};
 /// let mut options = CampaignOptions::new(SchemeKind::RemapSsd, 1);
 /// options.cuts = Some(100);
@@ -37,6 +37,7 @@ use std::time::{Duration, Instant};
 /// let failed = &run(&options, &mut |_| {}).failures[0];
 /// let code: ReplayCode = failed.code.parse()?;
 /// assert_eq!(replay(&code).violations, 1);
+/// assert_eq!(replay_traced(&code, &Adjust::default(), None)?.violations, 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
