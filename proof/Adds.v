@@ -220,29 +220,29 @@ Proof.
 Qed.
 
 (** A witness with the number of a visible one. [own]: the old witness is there in each cut that has the new one. *)
-Lemma inv_again : forall st l n c p' own,
-  Inv D st -> Extends st p' -> is_visible D (image_now st) l n c = true ->
+Lemma inv_again : forall st ls n c p' own,
+  Inv D st -> Extends st p' -> forallb (fun l => is_visible D (image_now st) l n c) ls = true ->
   same_hiding (image_now st) (now (base st) p') ->
   (forall outs', may_cut p' outs' = true -> exists outs b, Within st outs outs' /\
      (b = true -> own = false -> forall j, In j (ends (claims st) n) -> landed outs j) /\
      let img := old_image st outs in let img' := view (base st) p' outs' in
-     (Good D st outs img -> (b = true -> own = true -> Wit D img (W l n c)) /\
+     (Good D st outs img -> (b = true -> own = true -> forall l, In l ls -> Wit D img (W l n c)) /\
       Sound D img' /\ same_hiding img img' /\
-      (forall w, Wit D img' w <-> Wit D img w \/ (b = true /\ w = W l n c)))) ->
+      (forall w, Wit D img' w <-> Wit D img w \/ (b = true /\ exists l, In l ls /\ w = W l n c)))) ->
   Inv D (put_pend st p').
 Proof.
-  intros st l n c p' own I X Hv Hnow Hcut; apply inv_put; auto.
+  intros st ls n c p' own I X Hvs Hnow Hcut; apply inv_put; auto; rewrite forallb_forall in Hvs.
   intros outs' H; destruct (Hcut _ H) as (outs & b & (Hc & Hl) & Hends & Himg).
   exists outs; split; [split; auto|]; intros G; destruct (Himg G) as (Hown & S & Hh & HW).
-  apply is_visible_spec in Hv as [Hv Hvis].
   pose proof (good_now D _ I) as Gn.
-  destruct (g_truth _ _ _ _ Gn _ _ _ Hv Hvis) as (cl0 & Hcl0 & El & En & Ec).
-  destruct (i_claims _ _ I _ Hcl0) as (Hck & _ & Hrun & _).
   eapply (good_add D on st (put_pend st p') outs outs' _ _ [] []
-    (fun w => b = true /\ w = W l n c) G Hl); simpl; rewrite ?app_nil_r; eauto; try easy.
+    (fun w => b = true /\ exists l, In l ls /\ w = W l n c) G Hl); simpl; rewrite ?app_nil_r; eauto; try easy.
   - intros cl Hcl; apply i_claims with D; auto.
   - intros d Hd; apply (i_drafts D _ I d Hd).
-  - intros l' n' c' (Hb & E); injection E as -> -> ->.
+  - intros l' n' c' (Hb & l & Hls & E); injection E as -> -> ->.
+    destruct (is_visible_spec _ _ _ _ (Hvs _ Hls)) as [Hv Hvis].
+    destruct (g_truth _ _ _ _ Gn _ _ _ Hv Hvis) as (cl0 & Hcl0 & El & En & Ec).
+    destruct (i_claims _ _ I _ Hcl0) as (Hck & _ & Hrun & _).
     split; [lia|]; split; [intros Nh; split; [exists cl0; auto | split]|].
     + intros cl Hcl En'; destruct own.
       * right; eapply (g_whole _ _ _ _ G); eauto.
@@ -251,7 +251,7 @@ Proof.
            eapply ends_landed; eauto.
         -- left; split; auto.
            destruct (i_multi _ _ I cl cl0 Hcl Hcl0) as [_ E']; [congruence|].
-           rewrite <- E', El; auto.
+           exists l; split; auto; rewrite <- E', El; auto.
     + intros cl Hcl En' Em j Hj; apply Hl; [eapply i_claims; eauto|]; destruct own.
       * eapply (g_landed _ _ _ _ G); eauto.
       * eapply ends_landed; eauto.

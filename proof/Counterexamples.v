@@ -121,14 +121,14 @@ Definition shared : list action :=
   one_page ++ [Remap None 1 (Some 0) 5 (Addr 0 0 1) 0; PowerCut [w; w]].
 
 (** The copy is not there yet, the death is. *)
-Definition erase_waits := one_page ++ [Copy 0 1 (Addr 0 0 1) (Addr 1 0 1); MarkDead 0].
+Definition erase_waits := one_page ++ [Copy [0] 1 (Addr 0 0 1) (Addr 1 0 1); MarkDead 0].
 Lemma without_erase_waits :
   loses (without EraseWaits) erase_waits [x; w] 0 = true /\ no_such_cut erase_waits [x; w] = true.
 Proof. vm_compute; auto. Qed.
 
 (** The superblock is used again with the old incarnation: a forgotten entry of LPN 1 names the new page. *)
 Definition dead_before_erase := shared ++
-  [Copy 0 1 (Addr 0 0 1) (Addr 1 0 1); Reenter 1 2 (Addr 1 0 1) 1; EraseBlock 0 0;
+  [Copy [0] 1 (Addr 0 0 1) (Addr 1 0 1); Reenter 1 2 (Addr 1 0 1) 1; EraseBlock 0 0;
    OpenSuperblock 0 []; Write None 2 9 (Addr 0 0 1)].
 Lemma without_dead_before_erase :
   loses (without DeadBeforeErase) dead_before_erase [w; w; w; w; w; w] 1 = true
@@ -141,7 +141,7 @@ Definition with_reserve (D : device) : device :=
   Device (has D) (superblocks D) (blocks D) (pages D) (slots D) (open_words D) 1.
 Definition reserve_stays_free :=
   [OpenSuperblock 0 [2]; Write None 0 5 (Addr 0 0 1); OpenSuperblock 1 [2]; PowerCut [w; w; w];
-   Copy 0 1 (Addr 0 0 1) (Addr 1 0 1); MarkDead 0; OpenSuperblock 2 [0]].
+   Copy [0] 1 (Addr 0 0 1) (Addr 1 0 1); MarkDead 0; OpenSuperblock 2 [0]].
 Definition none_free (D : device) (outs : list outcome) : bool :=
   match run D init (plain reserve_stays_free) with
   | Some st => may_cut (pend st) outs && forallb (head_ok D (after_cut st outs)) (seq 0 (superblocks D))
@@ -197,14 +197,14 @@ Lemma without_segment_zeroed :
 Proof. vm_compute; auto. Qed.
 
 (** The entry is zeroed, and the write that superseded it is missing. *)
-Definition clear_waits := shared ++ [Write None 1 6 (Addr 0 0 2); ZeroWord (EntA 0)].
+Definition clear_waits := shared ++ [Write None 1 6 (Addr 0 0 2); ZeroWords [EntA 0]].
 Lemma without_clear_waits :
   loses (without ClearWaits) clear_waits [x; w] 1 = true /\ no_such_cut clear_waits [x; w] = true.
 Proof. vm_compute; auto. Qed.
 
 (** An entry of the superblock's former incarnation names its new page. *)
 Definition stale_segments := shared ++
-  [Copy 0 1 (Addr 0 0 1) (Addr 1 0 1); Reenter 1 2 (Addr 1 0 1) 1; MarkDead 0; EraseBlock 0 0;
+  [Copy [0] 1 (Addr 0 0 1) (Addr 1 0 1); Reenter 1 2 (Addr 1 0 1) 1; MarkDead 0; EraseBlock 0 0;
    OpenSuperblock 0 []; Write None 2 9 (Addr 0 0 1)].
 Lemma without_stale_segments :
   loses (without StaleSegments) stale_segments [w; w; w; w; w; w; w] 1 = true
@@ -212,7 +212,7 @@ Lemma without_stale_segments :
 Proof. vm_compute; auto. Qed.
 
 (** The page moves with one of its owners. *)
-Definition other_references := shared ++ [Copy 0 1 (Addr 0 0 1) (Addr 1 0 1); MarkDead 0].
+Definition other_references := shared ++ [Copy [0] 1 (Addr 0 0 1) (Addr 1 0 1); MarkDead 0].
 Lemma without_other_references :
   loses (without OtherReferences) other_references [w; w] 1 = true
   /\ refused_at 7 other_references = true.
@@ -227,7 +227,7 @@ Proof. vm_compute; auto. Qed.
 
 (** The record is zeroed, and the bitmap that replaces it is missing. *)
 Definition dealloc_flush := one_page ++
-  [Deallocate None 0 1 0 None; PowerCut [w; w]; Restate [0] 0 (Addr 0 0 2); ZeroWord (DeaA 0)].
+  [Deallocate None 0 1 0 None; PowerCut [w; w]; Restate [0] 0 (Addr 0 0 2); ZeroWords [DeaA 0]].
 Lemma without_dealloc_flush :
   loses (without DeallocFlush) dealloc_flush [x; w] 0 = true /\ no_such_cut dealloc_flush [x; w] = true.
 Proof. vm_compute; auto. Qed.
@@ -277,7 +277,7 @@ Definition atomic_remap :=
    Commit 3].
 
 (** Collection copies the page for one of them, with the number of its entry. *)
-Definition moved_after_writes := atomic_remap ++ [Copy 1 3 (Addr 0 0 1) (Addr 1 0 1)].
+Definition moved_after_writes := atomic_remap ++ [Copy [1] 3 (Addr 0 0 1) (Addr 1 0 1)].
 Lemma without_moved_after_writes :
   loses (without MovedAfterWrites) moved_after_writes [x; x; x; x; x; x; w] 1 = true
   /\ no_such_cut moved_after_writes [x; x; x; x; x; x; w] = true.
@@ -292,7 +292,7 @@ Proof. vm_compute; auto. Qed.
 
 (** The copy has its page's number, and LPN 1 is an other owner: its entry is stored again. *)
 Definition fence_after_commit := atomic_remap ++
-  [Copy 0 1 (Addr 0 0 1) (Addr 1 0 1); Reenter 1 3 (Addr 1 0 1) 2].
+  [Copy [0] 1 (Addr 0 0 1) (Addr 1 0 1); Reenter 1 3 (Addr 1 0 1) 2].
 Lemma without_fence_after_commit :
   loses (without FenceAfterCommit) fence_after_commit [x; x; x; x; x; x; w; w; w] 1 = true
   /\ no_such_cut fence_after_commit [x; x; x; x; x; x; w; w; w] = true.
@@ -331,7 +331,7 @@ Proof. vm_compute; auto. Qed.
 Definition life_of_a_device := shared ++
   [Begin 0; Write (Some 3) 0 6 (Addr 0 0 2); Write (Some 3) 2 7 (Addr 1 0 1); PowerCut [w; x; w];
    ListAborted 0 3; PowerCut [x]; ListAborted 0 3; ClearOpen 0;
-   Copy 0 1 (Addr 0 0 1) (Addr 1 0 2); Reenter 1 2 (Addr 1 0 2) 1;
+   Copy [0] 1 (Addr 0 0 1) (Addr 1 0 2); Reenter 1 2 (Addr 1 0 2) 1;
    MarkDead 0; EraseBlock 0 0; EraseBlock 0 1; OpenSuperblock 0 [];
    Write None 2 8 (Addr 0 0 1); OpenSuperblock 2 []; MarkDead 1].
 Example a_device_lives :

@@ -58,14 +58,18 @@ Inductive action :=
 | Commit (n : wsn)
 | GiveUp (n : wsn)  (* refused halfway: from now on like a command that a cut interrupted *)
 (* collection of flash and of NVRAM *)
-| Copy (l : lpn) (n : wsn) (a a' : addr)
+| Copy (ls : list lpn) (n : wsn) (a a' : addr)
 | Reenter (l : lpn) (n : wsn) (a : addr) (s : nat)
 | Restate (ls : list lpn) (c : content) (a : addr)
-| ZeroWord (w : loc)
+| ZeroWords (ws : list loc) (* a clearing: any of them may land *)
 (* the list of aborted commands *)
 | ListAborted (k : nat) (n : wsn)
 | ClearOpen (k : nat)
 | Unlist (k : nat)
+(* what the witnesses do not depend on: other pages (tails), other words, unused numbers *)
+| Pad (a : addr)
+| Aside (k v : nat)
+| Pass (n : wsn)
 (* the world *)
 | Complete (i : nat)
 | Acknowledge (n : wsn)
@@ -199,12 +203,24 @@ Definition named_by (img : image) (w : loc) : list lpn :=
   | _ => []
   end.
 
+Definition zero_all (img : image) (ws : list loc) : image :=
+  fold_left (fun i w => set_word w Zero i) ws img.
+Fixpoint clear (ws : list loc) (waits : loc -> list nat) (p : list pending) : list pending :=
+  match ws with [] => p | w :: ws => clear ws waits (issue (Store w Zero) (waits w) p) end.
+
 Definition zero_guard (w : loc) : option guard :=
   match w with
   | EntA _ | EntB _ => Some ClearWaits
   | DeaA _ | DeaB _ => Some DeallocFlush
   | _ => None
   end.
+
+(** An operation that may change which witnesses there are. *)
+Definition bears (o : mop) : bool :=
+  match o with Store (OpenW _) _ | Store (AbortW _) _ | Store (Other _) _ => false | _ => true end.
+
+Definition is_record (w : loc) : bool :=
+  match zero_guard w with Some _ => true | None => false end.
 
 Definition all_durable (p : list pending) (needs : list nat) : bool :=
   forallb (fun i => match nth_error p i with Some q => durable q | None => false end) needs.
@@ -307,13 +323,13 @@ Definition step (st : state) (act : action) (extra : list nat) : option state :=
       | None => None
       end
 
-  | Copy l n a a' =>
+  | Copy ls n a a' =>
       match data_at D img a with
       | Some (names, n0, c) =>
-          let own := (n0 =? n) && mem l names in
-          check (is_free_page img a' && is_visible img l n c)
+          let own := (n0 =? n) && forallb (fun l => mem l names) ls in
+          check (is_free_page img a' && forallb (fun l => is_visible img l n c) ls)
             (Some (put_pend st
-              (issue (Program a' (Data [l] n (life img (sb_of a')) c))
+              (issue (Program a' (Data ls n (life img (sb_of a')) c))
                      (extra ++ place_waits p a ++ data_waits p a'
                       ++ if own then [] else if_on MovedAfterWrites (ends (claims st) n)) p)))
       | None => None
@@ -341,15 +357,14 @@ Definition step (st : state) (act : action) (extra : list nat) : option state :=
                                ++ if_on MovedAfterWrites (everything p)) p))
           None (map (fun l => Claim l n c [length p] true (some (newest D img l))) ls)))
 
-  | ZeroWord w =>
-      match zero_guard w with
-      | Some g =>
-          let o := Store w Zero in
-          check (quiet st
-                 && keeps D img (land img o Whole) (named_by img w))
-            (Some (put_pend st (issue o (extra ++ if_on g (everything p)) p)))
-      | None => None
-      end
+  | ZeroWords ws =>
+      let waits w := extra ++ match zero_guard w with
+                              | Some g => if_on g (everything p)
+                              | None => []
+                              end in
+      check (forallb is_record ws && quiet st
+             && keeps D img (zero_all img ws) (flat_map (named_by img) ws))
+        (Some (put_pend st (clear ws waits p)))
 
   | MarkDead sb =>
       let o := Store (Life sb) (Num (S (life img sb))) in
@@ -393,9 +408,20 @@ Definition step (st : state) (act : action) (extra : list nat) : option state :=
       | Num n =>
           check (negb (has D AbortedStay) || negb (existsb (fun w => w_num w =? n) (raw D img)))
             (Some (put_pend st (issue (Store (AbortW k) Zero)
-                                      (extra ++ if_on AbortedStay (everything p)) p)))
+                                      (extra ++ if_on AbortedStay (positions bears p)) p)))
       | _ => None
       end
+
+  | Pad a =>
+      check (is_free_page img a)
+        (Some (put_pend st (issue (Program a (Data [] 0 (life img (sb_of a)) 0))
+                                  (extra ++ data_waits p a) p)))
+
+  | Aside k v => Some (put_pend st (issue (Store (Other k) (Num v)) extra p))
+
+  | Pass n =>
+      Some (State (base st) p (Nat.max n (clock st)) (running st) (opened st) (gone st)
+        (claims st) (drafts st) (floor st))
 
   | Complete i =>
       match nth_error p i with

@@ -187,16 +187,21 @@ Ltac word_cases := repeat match goal with
   end.
 
 (** A word that is no life and no part of an entry or record. *)
-Lemma store_hiding_ok : forall img w v, Sound img -> is_hiding w = true ->
+Lemma store_aside_ok : forall img w v, Sound img ->
+  match w with OpenW _ | AbortW _ | Other _ => True | _ => False end ->
   Sound (set_word w v img) /\ (forall x, Wit D (set_word w v img) x <-> Wit D img x).
 Proof.
-  intros img w v S H; destruct w; try discriminate;
+  intros img w v S H; destruct w; try contradiction;
   (split; [destruct S; split; unfold life in *; simpl; intros; word_cases; eauto |]);
   (intros x; split; destruct 1 as [a ns' n' i c' l Ha Hc Hp Hl | s m a i l ns' n' i' c' Hs HA HB Hi Hc Hp |];
    unfold place, life in *; simpl in *; word_cases;
    [econstructor 1 | econstructor 2 | econstructor 3 | econstructor 1 | econstructor 2 | econstructor 3];
    unfold place, life; simpl; eauto; word_cases; auto).
 Qed.
+
+Lemma store_hiding_ok : forall img w v, Sound img -> is_hiding w = true ->
+  Sound (set_word w v img) /\ (forall x, Wit D (set_word w v img) x <-> Wit D img x).
+Proof. intros img w v S H; apply store_aside_ok; auto; destruct w; auto; discriminate. Qed.
 
 (** The superblock's pages no longer count. *)
 Lemma mark_dead_ok : forall img sb, Sound img ->
@@ -342,7 +347,7 @@ Lemma store_zero_ok : forall img w g, Sound img -> zero_guard w = Some g ->
   Sound img' /\ (forall x, Wit D img' x -> Wit D img x) /\
   (forall x, Wit D img x -> ~ In (w_lpn x) (named_by D img w) -> Wit D img' x).
 Proof.
-  intros img w g S G img'; destruct w as [| s0 | s0 | s0 | s0 | |]; try discriminate;
+  intros img w g S G img'; destruct w as [| s0 | s0 | s0 | s0 | | |]; try discriminate;
   (split; [destruct S; split; unfold life in *; simpl; intros; word_cases; eauto |]);
   (split;
    [destruct 1 as [b ns' m' j c' l Hb Hc' Hp' Hl | s' m b j l ns' m' j' c' Hs HA' HB' Hj Hc' Hp' | s' m f len l Hs HA' HB' Hl];
@@ -367,6 +372,92 @@ Proof.
   - econstructor 3; simpl; eauto; word_cases; auto.
     exfalso; injection e as ->; apply No; unfold of_record; rewrite HA', HB', map_map; simpl.
     rewrite map_id; auto.
+Qed.
+
+(** ** Several words are zeroed, or some of them *)
+
+(** What the witnesses of one image rest on is in the other too. *)
+Lemma wit_kept : forall img img' x, (forall a, cells img' a = cells img a) ->
+  (forall sb, words img' (Life sb) = words img (Life sb)) ->
+  (forall w, is_record w = true -> words img w <> Zero -> words img' w = words img w) ->
+  Wit D img x -> Wit D img' x.
+Proof.
+  intros img img' x Hc Hl Hr H.
+  assert (Hi : forall sb, life img' sb = life img sb) by (intros; unfold life; rewrite Hl; auto).
+  destruct H as [a ns m i c l Ha Hp Hq Hn | s m a i l ns m' i' c Hs HA HB He Hp Hq | s m f len l Hs HA HB Hn].
+  - econstructor 1; eauto; [rewrite Hc; eauto | unfold place in *; rewrite Hi, Hc; auto].
+  - apply WEntry with (s := s) (a := a) (i := i) (names := ns) (n' := m') (i' := i'); auto.
+    + rewrite Hr; auto; congruence.
+    + rewrite Hr; auto; congruence.
+    + rewrite Hi; auto.
+    + rewrite Hc; auto.
+    + unfold place in *; rewrite Hi, Hc; auto.
+  - apply WRecord with (s := s) (first := f) (len := len); auto; rewrite Hr; auto; congruence.
+Qed.
+
+Lemma zero_all_cells : forall ws img a, cells (zero_all img ws) a = cells img a.
+Proof. induction ws as [|w ws IH]; intros img a; simpl; auto; rewrite IH; auto. Qed.
+
+Lemma zero_all_in : forall ws img x, In x ws -> words (zero_all img ws) x = Zero.
+Proof.
+  assert (Z : forall ws img x, words img x = Zero -> words (zero_all img ws) x = Zero).
+  { induction ws as [|w ws IH]; intros img x H; simpl; auto; apply IH; simpl; destruct (loc_dec x w); auto. }
+  induction ws as [|w ws IH]; simpl; intros img x H; [easy|].
+  destruct H as [-> | H]; auto; apply Z; simpl; destruct (loc_dec x x); congruence.
+Qed.
+
+Lemma zero_all_out : forall ws img x, ~ In x ws -> words (zero_all img ws) x = words img x.
+Proof.
+  induction ws as [|w ws IH]; intros img x H; simpl; auto.
+  rewrite IH by (intros Hx; apply H; simpl; auto); simpl; destruct (loc_dec x w); auto.
+  exfalso; apply H; simpl; auto.
+Qed.
+
+Lemma zero_all_ok : forall img ws part, Sound img -> forallb is_record ws = true -> incl part ws ->
+  let img' := zero_all img part in
+  Sound img' /\ same_hiding img img' /\ (forall x, Wit D img' x -> Wit D img x) /\
+  (forall x, Wit D img x -> ~ In (w_lpn x) (flat_map (named_by D img) ws) -> Wit D img' x) /\
+  (forall x, Wit D (zero_all img ws) x -> Wit D img' x).
+Proof.
+  intros img ws part S R P img'; rewrite forallb_forall in R.
+  assert (N : forall sb, ~ In (Life sb) ws) by (intros sb H; apply R in H; discriminate).
+  assert (Out : forall x, ~ In x ws -> words img' x = words img x).
+  { intros x Hx; unfold img'; apply zero_all_out; auto. }
+  assert (Hi : forall sb, life img' sb = life img sb) by (intros sb; unfold life; rewrite Out; auto).
+  assert (SW : Sound img' /\ same_hiding img img' /\ forall x, Wit D img' x -> Wit D img x).
+  { unfold img'; clear img' Out Hi; revert img S; induction part as [|w part IH]; intros img S; simpl.
+    - split; auto using same_hiding_refl.
+    - assert (Hw : is_record w = true) by (apply R, P; simpl; auto).
+      assert (Hg : exists g, zero_guard w = Some g) by (destruct w; try discriminate; simpl; eauto).
+      destruct Hg as (g & Hg); destruct (store_zero_ok img w g S Hg) as (S1 & W1 & _).
+      destruct (IH) with (img := set_word w Zero img) as (S2 & H2 & W2); auto.
+      { intros x Hx; apply P; simpl; auto. }
+      split; auto; split; auto.
+      intros x Hx; rewrite H2 by auto; simpl; destruct (loc_dec x w); auto; subst; destruct w; discriminate. }
+  destruct SW as (S' & Hh & W'); split; [auto|]; split; [auto|]; split; [auto|]; split.
+  - intros x H Hno.
+    destruct H as [a ns m i c l Ha Hp Hq Hn | s m a i l ns m' i' c Hs HA HB He Hp Hq | s m f len l Hs HA HB Hn]; simpl in Hno.
+    + apply WPage with (a := a) (names := ns) (i := i); auto; unfold place in *; rewrite ?Hi;
+        unfold img'; rewrite !zero_all_cells; auto.
+    + assert (Hname : In l (map w_lpn (of_entry D img s))).
+      { unfold of_entry, entry_at; rewrite HA, HB, on; simpl; rewrite He, Nat.eqb_refl.
+        rewrite (proj2 (data_at_iff D on img a ns m' c)) by (exists i'; split; auto); simpl; auto. }
+      apply WEntry with (s := s) (a := a) (i := i) (names := ns) (n' := m') (i' := i'); auto.
+      * rewrite Out; auto; intros Hx; apply Hno, in_flat_map; exists (EntA s); auto.
+      * rewrite Out; auto; intros Hx; apply Hno, in_flat_map; exists (EntB s); auto.
+      * rewrite Hi; auto.
+      * unfold img'; rewrite zero_all_cells; auto.
+      * unfold place in *; rewrite Hi; unfold img'; rewrite zero_all_cells; auto.
+    + assert (Hname : In l (map w_lpn (of_record img s))).
+      { unfold of_record; rewrite HA, HB, map_map; simpl; rewrite map_id; auto. }
+      apply WRecord with (s := s) (first := f) (len := len); auto; rewrite Out; auto;
+        intros Hx; apply Hno, in_flat_map; [exists (DeaA s) | exists (DeaB s)]; auto.
+  - intros x; apply wit_kept.
+    + intros a; unfold img'; rewrite !zero_all_cells; auto.
+    + intros sb; rewrite Out, zero_all_out; auto.
+    + intros w _ Hnz; destruct (in_dec loc_dec w ws) as [Hw | Hw].
+      * exfalso; apply Hnz, zero_all_in; auto.
+      * rewrite Out, zero_all_out; auto.
 Qed.
 
 End Images.

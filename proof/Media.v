@@ -47,7 +47,8 @@ Inductive loc :=
 | EntA (slot : nat) | EntB (slot : nat)
 | DeaA (slot : nat) | DeaB (slot : nat)
 | OpenW (k : nat)     (* the number of a command in progress *)
-| AbortW (k : nat).   (* the list of aborted commands *)
+| AbortW (k : nat)    (* the list of aborted commands *)
+| Other (k : nat).    (* any other word: recovery finds no witness there *)
 
 Inductive word :=
 | Zero
@@ -163,9 +164,12 @@ Definition conflict (x y : mop) : bool :=
   end.
 
 (** Positions of the pending operations that a test selects. *)
-Definition positions (f : mop -> bool) (pend : list pending) : list nat :=
-  filter (fun i => match nth_error pend i with Some p => f (op p) | None => false end)
-         (seq 0 (length pend)).
+Fixpoint positions_from (i : nat) (f : mop -> bool) (pend : list pending) : list nat :=
+  match pend with
+  | [] => []
+  | p :: rest => if f (op p) then i :: positions_from (S i) f rest else positions_from (S i) f rest
+  end.
+Definition positions : (mop -> bool) -> list pending -> list nat := positions_from 0.
 
 Definition touching (k : key) : list pending -> list nat :=
   positions (fun o => touches o k).

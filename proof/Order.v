@@ -40,13 +40,29 @@ Qed.
 Definition wf (p : list pending) : Prop :=
   forall i q, nth_error p i = Some q -> forall j, In j (waits q) -> j < i.
 
+Lemma in_positions_from : forall f p i k,
+  In i (positions_from k f p) <-> exists q, k <= i /\ nth_error p (i - k) = Some q /\ f (op q) = true.
+Proof.
+  intros f p i; induction p as [|x p IH]; intros k; simpl.
+  - split; [easy|]; intros (q & _ & H & _); destruct (i - k); discriminate.
+  - assert (E : In i (positions_from (S k) f p) <->
+              exists q, k < i /\ nth_error (x :: p) (i - k) = Some q /\ f (op q) = true).
+    { rewrite IH; split; intros (q & H1 & H2 & H3); exists q; repeat split; auto; try lia;
+        replace (i - k) with (S (i - S k)) in * by lia; auto. }
+    destruct (f (op x)) eqn:Ef; simpl; rewrite E; split.
+    + intros [<- | (q & H1 & H)]; [exists x; rewrite Nat.sub_diag; auto | exists q; split; [lia | auto]].
+    + intros (q & H1 & H); destruct (Nat.eq_dec k i); auto; right; exists q; split; [lia | auto].
+    + intros (q & H1 & H); exists q; split; [lia | auto].
+    + intros (q & H1 & H2 & H3); exists q; split; auto; destruct (Nat.eq_dec k i); [|lia].
+      subst; rewrite Nat.sub_diag in H2; simpl in H2; congruence.
+Qed.
+
 Lemma in_positions : forall f p i,
   In i (positions f p) <-> exists q, nth_error p i = Some q /\ f (op q) = true.
 Proof.
-  unfold positions; intros; rewrite filter_In, in_seq; split.
-  - intros [_ H]; destruct (nth_error p i) eqn:E; [eauto | discriminate].
-  - intros (q & E & H); rewrite E; split; auto.
-    assert (i < length p) by (apply nth_error_Some; congruence); lia.
+  unfold positions; intros; rewrite in_positions_from, Nat.sub_0_r; split; intros (q & H).
+  - exists q; tauto.
+  - exists q; split; [lia | auto].
 Qed.
 
 Lemma positions_lt : forall f p i, In i (positions f p) -> i < length p.

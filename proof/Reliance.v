@@ -45,6 +45,11 @@ Qed.
 
 Lemma keeps_refl : forall p, keeps_waits p p.
 Proof. intros p i q H; eauto. Qed.
+Lemma keeps_clear : forall waits ws p, keeps_waits p (clear ws waits p).
+Proof.
+  induction ws as [|w ws IH]; intros p; simpl; [apply keeps_refl|].
+  eapply keeps_trans; [apply keeps_issue | apply IH].
+Qed.
 
 Lemma keeps_durable : forall p i, keeps_waits p (mark_durable p i).
 Proof.
@@ -130,7 +135,7 @@ Proof.
     end;
     try (injection H as <-; apply ordered_same with st;
          [assumption
-         |simpl; first [apply keeps_issue | apply keeps_refl | apply keeps_durable
+         |simpl; first [apply keeps_issue | apply keeps_clear | apply keeps_refl | apply keeps_durable
                        |eapply keeps_trans; apply keeps_issue]
          |reflexivity]).
   - injection H as <-; eapply ordered_put; eauto using keeps_issue.

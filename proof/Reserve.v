@@ -81,6 +81,14 @@ Proof.
   eapply keep_free; [|apply H; eauto]; intros; apply plain_free; auto.
 Qed.
 
+Lemma reserved_clear : forall b waits ws p, wf p -> reserved b p -> forallb is_record ws = true ->
+  reserved b (clear ws waits p).
+Proof.
+  intros b waits; induction ws as [|w ws IH]; simpl; intros p Hwf H R; auto.
+  apply andb_prop in R as [R1 R2]; apply IH; auto using wf_issue.
+  apply reserved_plain; auto; destruct w; auto; discriminate.
+Qed.
+
 (** The head: those kept for the reserve are free in each cut that has it. *)
 Lemma reserved_open : forall st sb kept ws, Inv D st -> reserved (base st) (pend st) ->
   stay_free D (image_now st) sb kept = true ->
@@ -148,7 +156,7 @@ Proof.
   - apply andb_prop in H0 as [_ H0]; eapply reserved_open; eauto.
     intros j Hj; unfold if_on; rewrite on, !in_app_iff; auto.
   - apply reserved_dead; auto.
-  - apply reserved_plain; auto; destruct w; auto; discriminate.
+  - apply reserved_clear; auto; apply andb_prop in H0 as [H0 _]; apply andb_prop in H0 as [H0 _]; auto.
   - intros outs Hc; destruct (mark_durable_split _ _ _ Hq) as (l1 & l2 & Ep & _ & Em).
     rewrite Em in *; apply fewer_cuts in Hc; rewrite same_view; rewrite <- Ep in *; auto.
   - intros [|o outs'] Hc; [|exfalso; unfold may_cut in Hc; simpl in Hc; discriminate Hc].

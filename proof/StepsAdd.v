@@ -244,14 +244,14 @@ Proof.
       * split; auto; split; auto; intros w; rewrite HW; destruct r; intuition discriminate.
 Qed.
 
-Lemma step_copy : forall st l n a a' extra st', Inv D st ->
-  step D st (Copy l n a a') extra = Some st' -> Inv D st'.
+Lemma step_copy : forall st ls n a a' extra st', Inv D st ->
+  step D st (Copy ls n a a') extra = Some st' -> Inv D st'.
 Proof.
-  intros st l n a a' extra st' I H; simpl in H.
+  intros st ls n a a' extra st' I H; simpl in H.
   destruct (data_at D (image_now st) a) as [[[names n0] c]|] eqn:Hd; [|discriminate].
   apply check_spec in H as [Hf H]; injection H as <-; apply andb_prop in Hf as [Hf Hvis].
-  set (own := (n0 =? n) && mem l names) in *.
-  apply (inv_again D on) with (l := l) (n := n) (c := c) (own := own); eauto using extends_one.
+  set (own := (n0 =? n) && forallb (fun l => mem l names) ls) in *.
+  apply (inv_again D on) with (ls := ls) (n := n) (c := c) (own := own); eauto using extends_one.
   - apply now_hiding; intros; apply program_hiding.
   - intros outs' Hc.
     destruct (within_one _ _ _ _ I Hc) as (outs & r & -> & Ln & Hw & Hv & Hws & Hcf & _).
@@ -264,16 +264,29 @@ Proof.
       * destruct r; try discriminate; intros _ Ho.
         destruct (data_in_cut st outs a names n0 c) as (i & Hcell & Hp & _); eauto using within_self.
         { intros j Hj; apply Hws; [discriminate| |eapply place_waits_lt; eauto]; rewrite !in_app_iff; auto. }
-        apply andb_prop in Ho as [E M]; apply Nat.eqb_eq in E; subst n0; apply mem_in in M.
-        econstructor 1; eauto; eapply s_range; eauto; apply G.
+        apply andb_prop in Ho as [E M]; apply Nat.eqb_eq in E; subst n0; rewrite forallb_forall in M.
+        intros l Hl; specialize (M l Hl); apply mem_in in M; econstructor 1; eauto; eapply s_range; eauto; apply G.
       * unfold img'; rewrite Hv.
-        destruct (program_result st outs a' [l] n c r) as (S & Hh & HW); eauto using within_self.
+        destruct (program_result st outs a' ls n c r) as (S & Hh & HW); eauto using within_self.
         { apply G. }
         { intros Nr j Hj; apply Hws; auto; [rewrite !in_app_iff; auto | eapply data_waits_lt; eauto]. }
-        split; auto; split; auto; intros w; rewrite HW; destruct r; simpl; split; intros [Hx|Hx]; auto;
-          try (destruct Hx; discriminate); right; split; auto.
-        -- destruct Hx as (_ & l' & [<-|[]] & ->); auto.
-        -- destruct Hx as (_ & ->); eauto.
+        split; auto; split; auto; intros w; rewrite HW; destruct r; intuition discriminate.
+Qed.
+
+(** A page that names no LPN, and a word that recovery does not read. *)
+Lemma step_pad : forall st a extra st', Inv D st ->
+  step D st (Pad a) extra = Some st' -> Inv D st'.
+Proof.
+  intros st a extra st' I H; simpl in H; apply check_spec in H as [Hf H]; injection H as <-.
+  apply (inv_none D on); eauto using extends_one.
+  - apply now_hiding; intros; apply program_hiding.
+  - intros outs' Hc.
+    destruct (within_one _ _ _ _ I Hc) as (outs & r & -> & Ln & Hw & Hv & Hws & Hcf & _).
+    exists outs; split; auto; intros img img' G; unfold img'; rewrite Hv; clear img'.
+    destruct (program_result st outs a [] 0 0 r) as (S & Hh & HW); eauto using within_self.
+    + apply G.
+    + intros Nr j Hj; apply Hws; auto; [rewrite !in_app_iff; auto | eapply data_waits_lt; eauto].
+    + split; auto; split; auto; intros w; rewrite HW; split; auto; intros [Hx | (_ & l & [] & _)]; auto.
 Qed.
 
 Lemma step_open_superblock : forall st sb kept extra st', Inv D st ->
@@ -451,7 +464,8 @@ Proof.
   intros st l n a s extra st' I H; simpl in H.
   destruct (data_at D (image_now st) a) as [[[names n0] c]|] eqn:Hd; [|discriminate].
   apply check_spec in H as [Hf H]; injection H as <-; apply andb_prop in Hf as [Hs Hvis].
-  apply (inv_again D on) with (l := l) (n := n) (c := c) (own := false); eauto using extends_two.
+  apply (inv_again D on) with (ls := [l]) (n := n) (c := c) (own := false); eauto using extends_two.
+  - simpl; rewrite Hvis; auto.
   - apply two_hiding; intros; apply store_hiding; auto.
   - intros outs' Hc.
     destruct (within_two _ _ _ _ _ _ I Hc) as (outs & r & r' & -> & Ln & Hw & Hv & Hws & Hws' & T & T' & A).
@@ -471,6 +485,8 @@ Proof.
                             ++ if_on D FenceAfterCommit (ends (claims st) n))).
         { unfold if_on; rewrite !on, !in_app_iff; apply in_app_or in Hj as [Hj|Hj]; auto. }
         destruct Nr as [Nr|Nr]; [apply Hws | apply Hws']; auto.
+      * split; auto; split; auto; intros w; rewrite HW; simpl.
+        split; (intros [Hx | [Hb Hx]]; [auto | right; split; auto]); [eauto | destruct Hx as (l' & [<- | []] & Hx); auto].
 Qed.
 
 Lemma step_deallocate : forall st m f len s after extra st', Inv D st ->

@@ -270,15 +270,28 @@ Proof.
   apply put_same; auto.
   - intros; discriminate.
   - intros outs Hw G Hws Hcf img; split; [|discriminate].
-    assert (E : outs = all_whole (pend st)).
-    { apply all_landed; [apply may_cut_length, Hw|]; intros j Hj; apply Hws; auto.
-      apply in_or_app; right; unfold if_on; rewrite on; apply in_everything; auto. }
-    assert (Ei : img = image_now st) by (unfold img; rewrite E; reflexivity).
+    assert (Hk' : words img (AbortW k) = Num n) by (unfold img; rewrite own_word with (v := Zero); auto).
+    assert (L : forall x, (forall o, touches o x = true -> bears o = true) ->
+              look img x = look (image_now st) x).
+    { intros x Hx; apply (agree (base st)); [apply may_cut_length, Hw|].
+      intros j Hj; apply in_positions in Hj as (q & E & Tq).
+      assert (Hj : In j (positions bears (pend st))) by (apply in_positions; eauto).
+      apply Hws; [|eapply positions_lt; eauto]; unfold if_on; rewrite on; apply in_or_app; auto. }
+    assert (Lc : forall a, cells img a = cells (image_now st) a).
+    { intros a; specialize (L (KCell a)); simpl in L; assert (E : @inl cell word (cells img a) = inl (cells (image_now st) a)).
+      { apply L; intros [] E; auto; discriminate. } injection E; auto. }
+    assert (Lw : forall w, match w with OpenW _ | AbortW _ | Other _ => False | _ => True end ->
+              words img w = words (image_now st) w).
+    { intros w Hnw; specialize (L (KWord w)); simpl in L;
+        assert (E : @inr cell word (words img w) = inr (words (image_now st) w)).
+      { apply L; intros [a p|sb blk|x v] E; simpl in *; auto; try discriminate.
+        destruct (loc_dec w x); [subst; destruct x; auto; contradiction | discriminate]. } injection E; auto. }
     intros l m c Hwit.
     assert (N : m <> n).
-    { intros ->; rewrite Ei in Hwit; apply (raw_wit D on) in Hwit.
-      apply not_true_iff_false in Hf; apply Hf, existsb_exists; exists (W l n c); split; auto.
-      simpl; apply Nat.eqb_refl. }
+    { intros ->; apply not_true_iff_false in Hf; apply Hf, existsb_exists; exists (W l n c); split.
+      - apply (raw_wit D on), (wit_kept D img); auto; intros w; symmetry; [apply Lw; exact Logic.I|].
+        apply Lw; destruct w; auto; discriminate.
+      - simpl; apply Nat.eqb_refl. }
     split; intros (k' & Hlt & [H | H]).
     + rewrite set_word_other in H by discriminate; exists k'; auto.
     + destruct (loc_dec (AbortW k') (AbortW k)) as [E' | E'].
@@ -287,8 +300,36 @@ Proof.
     + exists k'; split; [auto|]; left; rewrite set_word_other; [auto | discriminate].
     + exists k'; split; [auto|]; right.
       destruct (loc_dec (AbortW k') (AbortW k)) as [E' | E'].
-      * rewrite Ei, E', Hk in H; injection H; congruence.
+      * rewrite E', Hk' in H; injection H; congruence.
       * rewrite set_word_other; auto.
+Qed.
+
+(** A word that recovery does not read. *)
+Lemma step_aside : forall st k v extra st', Inv D st ->
+  step D st (Aside k v) extra = Some st' -> Inv D st'.
+Proof.
+  intros st k v extra st' I H; simpl in H; injection H as <-.
+  apply (inv_none D on); eauto using extends_one.
+  - apply now_hiding; intros; apply store_hiding; auto.
+  - intros outs' Hc.
+    destruct (within_one _ _ _ _ _ I Hc) as (outs & r & -> & Ln & Hw & Hv & _ & _ & T).
+    exists outs; split; auto; intros img img' G; unfold img'; rewrite Hv; clear img'.
+    destruct r; [| | specialize (T eq_refl); discriminate].
+    + destruct (store_aside_ok D (old_image st outs) (Other k) (Num v)) as [S HW]; [apply G | exact Logic.I |].
+      split; auto; split; auto; apply store_hiding; auto.
+    + split; [apply G|]; split; [apply same_hiding_refl | tauto].
+Qed.
+
+(** Numbers that no witness gets. *)
+Lemma step_pass : forall st n extra st', Inv D st ->
+  step D st (Pass n) extra = Some st' -> Inv D st'.
+Proof.
+  intros st n extra st' I H; simpl in H; injection H as <-; split; simpl; try apply I.
+  - intros outs Hc; destruct (i_cuts _ _ I _ Hc); split; auto.
+    intros l m c Hw; apply g_num in Hw; simpl; lia.
+  - intros cl Hcl; destruct (i_claims _ _ I _ Hcl) as (H1 & H2 & H3 & H4); repeat split; auto; lia.
+  - intros m k R; destruct (i_opened _ _ I _ _ R) as (H1 & H2 & H3); repeat split; auto; lia.
+  - intros m H; apply (i_gone _ _ I) in H; lia.
 Qed.
 
 Lemma step_commit : forall st n extra st', Inv D st ->

@@ -45,6 +45,9 @@ Proof.
   - eapply step_list_aborted; eauto.
   - eapply step_clear_open; eauto.
   - eapply step_unlist; eauto.
+  - eapply step_pad; eauto.
+  - eapply step_aside; eauto.
+  - eapply step_pass; eauto.
   - eapply step_complete; eauto.
   - eapply step_acknowledge; eauto.
   - eapply step_no_effect; eauto.

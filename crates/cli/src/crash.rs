@@ -9,12 +9,17 @@ use crate::interrupt::Interrupt;
 use crate::numbers;
 use crate::output::{self, counted};
 use crate::settings;
-use remap_ssd_crash::{Adjust, CampaignOptions, CampaignReport, ReplayCode, replay_adjusted, run};
+use remap_ssd_crash::{
+    Adjust, CampaignOptions, CampaignReport, ReplayCode, StepSink, replay_traced, run,
+};
 use remap_ssd_ftl::{GcPolicy, Granularity, Guard, SchemeKind};
 use remap_ssd_sim::report::format::exact;
 use serde_json::json;
 use std::fmt::Display;
-use std::sync::Arc;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 /// Cuts the power of small, nearly full devices again and again, lets the firmware recover, and
 /// checks that acknowledged data survive and that no deallocated or overwritten data come back.
@@ -90,6 +95,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "page|hybrid", default_value_t = Granularity::Page, hide_short_help = true, help_heading = "Device")]
     pub mapping: Granularity,
 
+    /// Write what the firmware does to a file, as steps of the proof's model.
+    ///
+    /// `proof/accept` checks them; docs/proof.md describes the lines. Devices with anything that the model does not have are left
+    /// out.
+    #[arg(long, value_name = "FILE", hide_short_help = true, help_heading = "Output")]
+    pub trace_steps: Option<PathBuf>,
     /// Print the results as JSON: an object for one scheme, a list for several.
     #[arg(long, help_heading = "Output")]
     pub json: bool,
@@ -126,6 +137,12 @@ pub(crate) fn command(args: &Args) -> Result<(), Failure> {
     let adjust = Adjust::of_settings(set);
 
     let interrupt = Interrupt::listen()?;
+    let steps = args
+        .trace_steps
+        .as_deref()
+        .map(StepFile::create)
+        .transpose()?;
+    let sink = steps.as_ref().map(StepFile::sink);
     let (mut reports, asked) = match &args.replay {
         Some(code) => {
             let of_code = CampaignOptions {
@@ -134,11 +151,11 @@ pub(crate) fn command(args: &Args) -> Result<(), Failure> {
                 ..CampaignOptions::new(code.scheme, args.seed)
             };
             of_code.check_mapping().map_err(Failure::usage)?;
-            let report = replay_adjusted(code, &adjust).map_err(|why| refused(args, why))?;
+            let report = replay_traced(code, &adjust, sink).map_err(|why| refused(args, why))?;
             (vec![(code.scheme, report)], 1)
         }
         None => {
-            let campaigns = campaigns(args, &adjust, &interrupt)?;
+            let campaigns = campaigns(args, &adjust, &interrupt, sink)?;
             let reports = campaigns
                 .iter()
                 .take_while(|_| !interrupt.is_asked())
@@ -147,6 +164,10 @@ pub(crate) fn command(args: &Args) -> Result<(), Failure> {
             (reports, campaigns.len())
         }
     };
+
+    if let Some(steps) = steps {
+        steps.finish()?;
+    }
 
     // Only the last one started can have ended early.
     let ended_early = args.replay.is_none() && interrupt.is_asked();
@@ -203,6 +224,7 @@ fn campaigns(
     args: &Args,
     adjust: &Adjust,
     interrupt: &Interrupt,
+    steps: Option<StepSink>,
 ) -> Result<Vec<CampaignOptions>, Failure> {
     let chosen = !args.scheme.is_empty();
     let schemes = match chosen {
@@ -213,7 +235,8 @@ fn campaigns(
     // All checks come before the first run.
     let (mut campaigns, mut left_out) = (Vec::new(), Vec::new());
     for scheme in schemes {
-        let options = options(args, scheme, adjust, interrupt);
+        let mut options = options(args, scheme, adjust, interrupt);
+        options.steps = steps.clone();
         options.check_mapping().map_err(Failure::usage)?;
         match options.setups() {
             Ok(_) => campaigns.push(options),
@@ -264,6 +287,46 @@ fn options(
         adjust: adjust.clone(),
         stop: Arc::clone(interrupt.flag()),
         ..CampaignOptions::new(scheme, args.seed)
+    }
+}
+
+/// The file of `--trace-steps`.
+struct StepFile {
+    name: String,
+    /// The first error ends it.
+    file: Arc<Mutex<io::Result<BufWriter<File>>>>,
+}
+
+impl StepFile {
+    fn create(path: &Path) -> Result<Self, Failure> {
+        let name = path.display().to_string();
+        let file =
+            File::create(path).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+        let file = Arc::new(Mutex::new(Ok(BufWriter::new(file))));
+        Ok(Self { name, file })
+    }
+
+    fn sink(&self) -> StepSink {
+        let file = Arc::clone(&self.file);
+        StepSink(Arc::new(move |steps| {
+            let mut file = file.lock().expect("no writer panics");
+            let written = match &mut *file {
+                Ok(file) => file.write_all(steps.as_bytes()),
+                Err(_) => Ok(()),
+            };
+            if let Err(error) = written {
+                *file = Err(error);
+            }
+        }))
+    }
+
+    fn finish(&self) -> Result<(), Failure> {
+        let mut file = self.file.lock().expect("no writer panics");
+        let flushed = match &mut *file {
+            Ok(file) => file.flush(),
+            Err(error) => Err(std::mem::replace(error, io::ErrorKind::Other.into())),
+        };
+        flushed.map_err(|error| Failure::usage(format!("{}: {error}", self.name)))
     }
 }
 

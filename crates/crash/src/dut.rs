@@ -12,6 +12,7 @@ use crate::oracle::{CommandId, Oracle};
 use crate::promise::{CommandInFlight, Promise, UnflushedWrites};
 use crate::script::{CommandGenerator, ScriptCommand, content_of_many};
 use crate::setup::Setup;
+use crate::steps::{StepText, StepTrace};
 use remap_ssd_device::IndirectionUnits;
 use remap_ssd_ftl::{FileStatus, Ftl, Lpn, Refusal};
 use remap_ssd_media::geometry::PAGE_BYTES;
@@ -73,6 +74,8 @@ pub(crate) struct DeviceUnderTest {
     pub read_only: bool,
     /// A cut left one page shared by an LPN that is kept apart and another LPN.
     pub cut_in_move: bool,
+    /// The steps of the firmware, if they are wanted.
+    pub trace: Option<StepTrace>,
 }
 
 impl DeviceUnderTest {
@@ -80,14 +83,25 @@ impl DeviceUnderTest {
     ///
     /// # Errors
     /// The firmware refuses the configuration.
-    pub(crate) fn format(setup: &Setup, seed: u64) -> Result<Self, Failure> {
+    pub(crate) fn format(
+        setup: &Setup,
+        seed: u64,
+        steps: Option<&StepText>,
+    ) -> Result<Self, Failure> {
         let words = setup.config.nvram_words(&setup.geometry);
         let mut media = Media::blank(setup.geometry, setup.mode, words);
         media.attach_rail();
+        if steps.is_some() {
+            media.watch_rail();
+        }
         let mut ftl = Ftl::format(media, setup.config.clone())
             .map_err(|error| Failure::new(error.to_string()))?;
         // Formatting is durable before the first cut.
         ftl.media_mut().settle_all();
+        let mut trace = steps.map(|text| StepTrace::begin(setup, &ftl, text.clone()));
+        if let Some(trace) = &mut trace {
+            trace.take(&mut ftl, &[]);
+        }
         ftl.media_mut().ops.clear();
         keep_apart(&mut ftl, setup);
 
@@ -130,6 +144,7 @@ impl DeviceUnderTest {
             faults_left: setup.bad_blocks,
             read_only: false,
             cut_in_move: false,
+            trace,
         })
     }
 
@@ -147,6 +162,9 @@ impl DeviceUnderTest {
         // Between these two calls the media collect the operations that the acknowledgement waits
         // for.
         self.ftl.media_mut().begin_command();
+        if let Some(trace) = &mut self.trace {
+            trace.command(&mut self.ftl, &command);
+        }
         let result = self.execute(&command);
         let ack = self.ftl.media_mut().take_ack();
         self.ftl.media_mut().ops.clear();
@@ -178,7 +196,16 @@ impl DeviceUnderTest {
             }
             if !self.read_only {
                 let promise = Promise::of(&command, self.ftl.config(), self.units.is_some());
-                self.in_flight.push(CommandInFlight { id, ack, promise });
+                let said = self
+                    .trace
+                    .as_mut()
+                    .map(|trace| trace.executed(&command, &mut self.ftl, self.oracle.live()));
+                self.in_flight.push(CommandInFlight {
+                    id,
+                    ack,
+                    promise,
+                    said,
+                });
             }
         } else {
             history.push(DeviceEvent::Idled);
@@ -284,8 +311,16 @@ impl DeviceUnderTest {
 
     /// The host sees the acknowledgement of command `at` of those in flight.
     pub(crate) fn acknowledge(&mut self, at: usize, history: &mut History) {
-        let CommandInFlight { id, ack, promise } = self.in_flight.swap_remove(at);
+        let CommandInFlight {
+            id,
+            ack,
+            promise,
+            said,
+        } = self.in_flight.swap_remove(at);
         self.ftl.media_mut().settle(&ack);
+        if let (Some(trace), Some(said)) = (&mut self.trace, said) {
+            trace.acknowledge(&mut self.ftl, &said);
+        }
         self.is_acknowledged(id, promise);
         history.push(DeviceEvent::Acknowledged(id));
     }
@@ -297,7 +332,13 @@ impl DeviceUnderTest {
             self.submit(ScriptCommand::Flush, history)?;
         }
         self.ftl.media_mut().settle_all();
-        for CommandInFlight { id, promise, .. } in std::mem::take(&mut self.in_flight) {
+        for command in std::mem::take(&mut self.in_flight) {
+            let CommandInFlight {
+                id, promise, said, ..
+            } = command;
+            if let (Some(trace), Some(said)) = (&mut self.trace, said) {
+                trace.acknowledge(&mut self.ftl, &said);
+            }
             self.is_acknowledged(id, promise);
         }
         history.push(DeviceEvent::CaughtUp);
@@ -344,6 +385,9 @@ impl DeviceUnderTest {
                 }
             };
             read.push(content);
+        }
+        if let Some(trace) = &mut self.trace {
+            trace.shown(&mut self.ftl, read);
         }
 
         self.ftl.media_mut().ops.clear();

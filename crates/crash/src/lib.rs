@@ -31,11 +31,12 @@ mod quiet;
 pub mod run;
 mod script;
 pub mod setup;
+mod steps;
 
 pub use code::{CodeError, ReplayCode};
 pub use marks::Marks;
 pub use run::{
-    CampaignBudget, CampaignOptions, CampaignProgress, CampaignReport, FailedScript, hunt, replay,
-    replay_adjusted, run,
+    CampaignBudget, CampaignOptions, CampaignProgress, CampaignReport, FailedScript, StepSink,
+    hunt, replay, replay_adjusted, replay_traced, run,
 };
 pub use setup::{Adjust, GeometryAdjust};

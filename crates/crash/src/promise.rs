@@ -5,6 +5,7 @@
 
 use crate::oracle::CommandId;
 use crate::script::ScriptCommand;
+use crate::steps::Acknowledged;
 use remap_ssd_ftl::Config;
 use remap_ssd_media::AckSet;
 
@@ -47,6 +48,8 @@ pub(crate) struct CommandInFlight {
     /// The operations that its acknowledgement waits for.
     pub ack: AckSet,
     pub promise: Promise,
+    /// What its acknowledgement says in terms of the model, if steps are traced.
+    pub said: Option<Acknowledged>,
 }
 
 /// Acknowledged writes that are not known to be durable.

@@ -9,9 +9,11 @@ use crate::campaign::{Campaign, ScriptEnd};
 use crate::code::ReplayCode;
 use crate::marks::Marks;
 use crate::setup::{Adjust, Setup, mapping_of};
+use crate::steps;
 use remap_ssd_ftl::{ConfigError, GcPolicy, Granularity, Guard, SchemeKind};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -19,7 +21,7 @@ use std::time::{Duration, Instant};
 /// Devices, scripts and bounds of a campaign.
 ///
 /// ```
-/// use remap_ssd_crash::{CampaignOptions, ReplayCode, replay, run};
+/// use remap_ssd_crash::{Adjust, CampaignOptions, ReplayCode, replay, replay_traced, run};
 /// use remap_ssd_ftl::{Granularity, Guard, SchemeKind};
 /// let mut options = CampaignOptions::new(SchemeKind::RemapSsd, 1);
 /// options.cuts = Some(100);
@@ -35,6 +37,7 @@ use std::time::{Duration, Instant};
 /// let failed = &run(&options, &mut |_| {}).failures[0];
 /// let code: ReplayCode = failed.code.parse()?;
 /// assert_eq!(replay(&code).violations, 1);
+/// assert_eq!(replay_traced(&code, &Adjust::default(), None)?.violations, 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -66,6 +69,18 @@ pub struct CampaignOptions {
     pub adjust: Adjust,
     /// Set from another thread, ends the campaign: scripts that have begun are finished.
     pub stop: Arc<AtomicBool>,
+    /// Takes the firmware's steps, script by script. Setups with what the proof's model lacks are left out.
+    pub steps: Option<StepSink>,
+}
+
+/// Takes the text of a script's steps.
+#[derive(Clone)]
+pub struct StepSink(pub Arc<dyn Fn(&str) + Send + Sync>);
+
+impl fmt::Debug for StepSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StepSink")
+    }
 }
 
 impl CampaignOptions {
@@ -85,6 +100,7 @@ impl CampaignOptions {
             failures: 10,
             adjust: Adjust::default(),
             stop: Arc::default(),
+            steps: None,
         }
     }
 
@@ -165,7 +181,28 @@ impl CampaignOptions {
                 return Err(why);
             }
         }
+        if self.steps.is_some() {
+            self.keep_traced(&mut setups)?;
+        }
         Ok(setups)
+    }
+}
+
+impl CampaignOptions {
+    /// Keeps the setups whose steps the proof's model has.
+    fn keep_traced(&self, setups: &mut Vec<u32>) -> Result<(), ConfigError> {
+        let mut lacks = "";
+        setups.retain(|at| {
+            let (mapping, adjust) = (self.mapping(), &self.adjust);
+            Setup::adjusted(mapping, self.scheme, self.policy, *at, self.mutant, adjust)
+                .is_ok_and(|setup| steps::check(&setup).map_err(|what| lacks = what).is_ok())
+        });
+        match setups.is_empty() {
+            true => Err(ConfigError(format!(
+                "steps cannot be traced: the proof's model does not have {lacks}"
+            ))),
+            false => Ok(()),
+        }
     }
 }
 
@@ -223,6 +260,7 @@ struct CampaignScripts {
     mutant: Option<Guard>,
     setups: Vec<u32>,
     adjust: Adjust,
+    with_steps: bool,
 }
 
 impl CampaignScripts {
@@ -247,6 +285,7 @@ impl CampaignScripts {
             mutant,
             setups,
             adjust: options.adjust.clone(),
+            with_steps: options.steps.is_some(),
         }
     }
 
@@ -271,7 +310,7 @@ impl CampaignScripts {
     }
 }
 
-fn run_script(code: &ReplayCode, adjust: &Adjust) -> ScriptEnd {
+fn run_script(code: &ReplayCode, adjust: &Adjust, with_steps: bool) -> ScriptEnd {
     let setup = Setup::adjusted(
         code.mapping,
         code.scheme,
@@ -281,7 +320,9 @@ fn run_script(code: &ReplayCode, adjust: &Adjust) -> ScriptEnd {
         adjust,
     )
     .unwrap_or_else(|why| panic!("{code} cannot run: {why}"));
-    Campaign::new(&setup, u64::from(code.seed)).run()
+    Campaign::new(&setup, u64::from(code.seed))
+        .with_steps(with_steps)
+        .run()
 }
 
 /// Runs a campaign; `progress` is called about four times a second.
@@ -315,7 +356,11 @@ pub fn run(
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     let code = scripts.code(number);
                     if sender
-                        .send((number, code, run_script(&code, &scripts.adjust)))
+                        .send((
+                            number,
+                            code,
+                            run_script(&code, &scripts.adjust, scripts.with_steps),
+                        ))
                         .is_err()
                     {
                         break;
@@ -389,6 +434,9 @@ impl<'a> CampaignTally<'a> {
         self.report.scripts += 1;
         self.report.recoveries += end.recoveries;
         self.report.marks.add(&end.marks);
+        if let (Some(StepSink(take)), Some(steps)) = (&self.options.steps, &end.steps) {
+            take(&format!("script {code}\n{steps}"));
+        }
         if let Some(text) = end.failure {
             self.report.violations += 1;
             self.report.failures.push(FailedScript {
@@ -419,18 +467,31 @@ pub fn replay(code: &ReplayCode) -> CampaignReport {
 /// # Errors
 /// Why the firmware cannot work with them on the script's device.
 pub fn replay_adjusted(code: &ReplayCode, adjust: &Adjust) -> Result<CampaignReport, ConfigError> {
+    replay_traced(code, adjust, None)
+}
+
+/// `replay_adjusted`; `steps` takes the firmware's steps.
+///
+/// # Errors
+/// As there, or the model does not have the script's device.
+pub fn replay_traced(
+    code: &ReplayCode,
+    adjust: &Adjust,
+    steps: Option<StepSink>,
+) -> Result<CampaignReport, ConfigError> {
     let options = CampaignOptions {
         mapping: code.mapping,
         policy: code.policy,
         mutant: code.mutant,
         setup: Some(code.setup),
         adjust: adjust.clone(),
+        steps,
         ..CampaignOptions::new(code.scheme, u64::from(code.seed))
     };
     options.setups()?;
 
     let mut tally = CampaignTally::new(&options);
-    tally.add(code, run_script(code, adjust));
+    tally.add(code, run_script(code, adjust, options.steps.is_some()));
     Ok(tally.report)
 }
 
@@ -463,7 +524,7 @@ pub fn hunt(
             return None;
         }
         let code = scripts.code(number);
-        if let Some(text) = run_script(&code, &scripts.adjust).failure {
+        if let Some(text) = run_script(&code, &scripts.adjust, scripts.with_steps).failure {
             return Some(FailedScript {
                 code: code.to_string(),
                 text,

@@ -12,42 +12,53 @@ pub(crate) const WSN_END: u64 = 1 << 42;
 /// possible device.
 pub(crate) const WSN_READ_ONLY: u64 = WSN_END - (1 << 36);
 
-/// The counter: the last number issued.
+/// The counter.
 #[derive(Default)]
-pub(crate) struct WsnClock(u64);
+pub(crate) struct WsnClock {
+    /// The last number issued.
+    now: u64,
+    /// The largest number that power-on found.
+    resumed: u64,
+}
 
 impl WsnClock {
     /// Last number issued: the present in virtual time.
     #[inline]
     pub(crate) fn now(&self) -> u64 {
-        self.0
+        self.now
     }
 
     /// Issues the next number.
     #[inline]
     pub(crate) fn tick(&mut self) -> u64 {
-        self.0 += 1;
+        self.now += 1;
         assert!(
-            self.0 < WSN_END,
+            self.now < WSN_END,
             "nothing takes numbers once they are used up"
         );
-        self.0
+        self.now
     }
 
     /// Passes over numbers that nothing will have.
     pub(crate) fn skip(&mut self, numbers: u64) {
-        self.0 += numbers;
+        self.now += numbers;
     }
 
     /// After power-on: prevents the reuse of numbers up to this one.
     pub(crate) fn resume_after(&mut self, wsn: u64) {
-        self.0 = self.0.max(wsn);
+        self.now = self.now.max(wsn);
+        self.resumed = self.now;
+    }
+
+    /// The number after which it has resumed; 0 on a new device.
+    pub(crate) fn resumed(&self) -> u64 {
+        self.resumed
     }
 
     /// Returns true if the numbers are used up and the device is read-only. Internal work that
     /// takes numbers must check this first.
     #[inline(always)]
     pub(crate) fn is_used_up(&self) -> bool {
-        self.0 >= WSN_READ_ONLY
+        self.now >= WSN_READ_ONLY
     }
 }

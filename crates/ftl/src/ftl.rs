@@ -360,6 +360,10 @@ impl Ftl {
     pub fn wsn(&self) -> u64 {
         self.core.clock.now()
     }
+    /// The sequence number after which power-on has resumed; 0 on a new device.
+    pub fn resumed_wsn(&self) -> u64 {
+        self.core.clock.resumed()
+    }
     /// Sequence numbers of aborted atomic commands that still have witnesses.
     pub fn aborted(&self) -> &[u64] {
         &self.core.tables.aborted

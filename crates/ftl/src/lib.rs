@@ -29,6 +29,7 @@ pub use config::buffered_remaps::BufferedRemaps;
 pub use config::granularity::Granularity;
 pub use config::guard::{self, Guard, Guards};
 pub use config::kind::{Hue, Medium, SchemeFacts, SchemeKey, SchemeKind};
+pub use config::layout::NvramLayout;
 pub use config::{Config, EntrySize, SchemeValues};
 pub use contract::{GroupInfo, Occupancy, Usage};
 pub use dedup::FingerprintKind;

@@ -10,6 +10,7 @@
 //! Invariants: `image` holds settled operations only; an operation is settled together with all its
 //! predecessors. Absent: randomness (the caller chooses each outcome) and time.
 
+mod events;
 mod lines;
 
 use crate::array::StoredPage;
@@ -18,6 +19,7 @@ use crate::geometry::{BlockId, Ppn, SbId};
 use crate::image::Image;
 use crate::op::{After, ClearId, OpKind};
 use crate::slc::SlcModes;
+pub use events::{Change, IssuedOp, RailEvent};
 use lines::{Lines, UnitSizes};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -31,6 +33,17 @@ pub enum Outcome {
     Absent,
     /// An unreadable page or block; of a clearing, the words chosen by the seed.
     Torn(u64),
+}
+
+impl Outcome {
+    /// Returns true if a clearing that ends like this zeroes the word.
+    pub fn zeroes(self, word: usize) -> bool {
+        match self {
+            Self::Whole => true,
+            Self::Absent => false,
+            Self::Torn(seed) => mix(seed ^ word as u64) & 1 == 1,
+        }
+    }
 }
 
 /// The operations that one host command's acknowledgement waits for.
@@ -116,6 +129,8 @@ pub(crate) struct Rail {
     clears: BTreeMap<u64, Vec<u64>>,
     /// Programs of several pages, if a cut may tear them.
     lines: Option<Lines>,
+    /// What has happened, if someone watches.
+    events: Option<Vec<RailEvent>>,
 }
 
 impl Rail {
@@ -130,6 +145,7 @@ impl Rail {
             programs: BTreeMap::new(),
             clears: BTreeMap::new(),
             lines: None,
+            events: None,
         }
     }
 
@@ -308,6 +324,10 @@ impl Rail {
 
         if let Some(lines) = &self.lines {
             self.check_line(lines, &pending, &[source.clone(), pages.clone()], after);
+        }
+
+        if let Some(events) = &mut self.events {
+            events.push(RailEvent::Issued(IssuedOp::of(&pending, copied, critical)));
         }
 
         let own = pending.effect.page();
@@ -518,6 +538,9 @@ impl Rail {
         let mut kept = VecDeque::with_capacity(self.pending.len());
         for (op, chosen) in self.pending.drain(..).zip(chosen) {
             if *chosen {
+                if let Some(events) = &mut self.events {
+                    events.push(RailEvent::Durable(op.token));
+                }
                 if let Some(page) = op.effect.page()
                     && self.programs.get(&page.0) == Some(&op.token)
                 {
@@ -557,11 +580,16 @@ impl Rail {
 
     /// The image that a cut now may leave: `choose` is called once per pending operation that is
     /// free to land.
-    pub(crate) fn cut(&self, mut choose: impl FnMut(OpKind) -> Outcome) -> Image {
+    pub(crate) fn cut(
+        &self,
+        mut choose: impl FnMut(OpKind) -> Outcome,
+        mut note: impl FnMut(u64, Outcome),
+    ) -> Image {
         let mut image = self.image.clone();
         if let Some(lines) = &self.lines {
             let landed = lines.decide(&self.pending, |at| choose(self.pending[at].effect.kind()));
             for (op, outcome) in self.pending.iter().zip(&landed.outcomes) {
+                note(op.token, *outcome);
                 land(&mut image, &op.effect, *outcome);
             }
             for (exposed, seed) in landed.torn {
@@ -593,6 +621,7 @@ impl Rail {
                 (outcome, _) => outcome,
             };
 
+            note(op.token, outcome);
             land(&mut image, &op.effect, outcome);
             // Torn counts as missing: an operation that waits for it could observe that it had not
             // completed.
@@ -631,9 +660,9 @@ fn land(image: &mut Image, effect: &PendingEffect, outcome: Outcome) {
             (*start..start + len).for_each(|word| image.set_word(word, 0))
         }
         // A clearing is many stores, of which a cut leaves any subset.
-        (MediaEffect::Clear { start, len }, Outcome::Torn(seed)) => {
+        (MediaEffect::Clear { start, len }, Outcome::Torn(_)) => {
             for word in *start..start + len {
-                if mix(seed ^ word as u64) & 1 == 1 {
+                if outcome.zeroes(word) {
                     image.set_word(word, 0);
                 }
             }

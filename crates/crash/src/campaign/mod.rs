@@ -17,6 +17,7 @@ use crate::marks::Marks;
 use crate::quiet;
 use crate::script::ScriptCommand;
 use crate::setup::Setup;
+use crate::steps::{self, StepText};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_media::{Faults, Image};
@@ -37,6 +38,8 @@ pub(crate) struct ScriptEnd {
     pub image: Option<Image>,
     /// Media faults on it.
     pub faults: Faults,
+    /// The firmware's steps, if they were wanted.
+    pub steps: Option<String>,
 }
 
 /// A script that is run, cut and recovered.
@@ -49,6 +52,8 @@ pub(crate) struct Campaign<'a> {
     read: Vec<Content>,
     /// Maximum commands in flight.
     depth: InFlightLimits,
+    /// The firmware's steps, if they are wanted.
+    steps: Option<StepText>,
 }
 
 /// Limits on commands and operations in flight.
@@ -95,7 +100,14 @@ impl<'a> Campaign<'a> {
             end: ScriptEnd::default(),
             read: Vec::new(),
             depth,
+            steps: None,
         }
+    }
+
+    /// Writes down the firmware's steps, unless `wanted` is false.
+    pub(crate) fn with_steps(mut self, wanted: bool) -> Self {
+        self.steps = wanted.then(StepText::default);
+        self
     }
 
     /// Runs the script to its end or first failure.
@@ -119,6 +131,8 @@ impl<'a> Campaign<'a> {
             // Only a failure needs the image that reproduces it.
             self.end.image = None;
         }
+        // Also those of a script that failed, up to its failure.
+        self.end.steps = self.steps.map(|text| text.take());
 
         self.end
     }
@@ -152,7 +166,7 @@ impl<'a> Campaign<'a> {
     }
 
     fn script(&mut self) -> Result<(), Failure> {
-        let mut dut = DeviceUnderTest::format(self.setup, self.seed)?;
+        let mut dut = DeviceUnderTest::format(self.setup, self.seed, self.steps.as_ref())?;
         self.fill(&mut dut)?;
         if dut.read_only {
             return self.end_of_life(dut);
@@ -226,6 +240,12 @@ impl<'a> Campaign<'a> {
             ScriptCommand::Flush
         } else {
             dut.generator.command(dut.oracle.live())
+        };
+        let command = match command {
+            ScriptCommand::Remap(remap) if self.steps.is_some() => {
+                ScriptCommand::Remap(steps::traced(remap, dut.ftl.config().scheme))
+            }
+            command => command,
         };
         self.end.marks.commands += 1;
         match command {

@@ -15,6 +15,7 @@ use crate::history::DeviceEvent;
 use crate::oracle::Oracle;
 use crate::promise::UnflushedWrites;
 use crate::script::CommandGenerator;
+use crate::steps::StepTrace;
 use rand::RngExt;
 use remap_ssd_device::IndirectionUnits;
 use remap_ssd_ftl::Ftl;
@@ -29,6 +30,7 @@ pub(super) struct CutSurvivor {
     pub files: FileModel,
     pub generator: CommandGenerator,
     pub faults_left: u32,
+    pub trace: Option<StepTrace>,
 }
 
 impl CutSurvivor {
@@ -42,6 +44,7 @@ impl CutSurvivor {
             files: dut.files,
             generator: dut.generator,
             faults_left: dut.faults_left,
+            trace: dut.trace,
         }
     }
 }
@@ -55,16 +58,24 @@ impl Campaign<'_> {
         let mut seen = Vec::new();
         for _ in 0..self.random.random_range(1..=3) {
             let mark = self.history.mark();
-            let image = self.cut(&dut.ftl);
+            if let Some(trace) = &mut dut.trace {
+                trace.take(&mut dut.ftl, &[]);
+                trace.fork();
+            }
+            let mut trace = dut.trace.clone();
+            let image = self.cut(&mut dut.ftl, &mut trace);
             let digest = self.end.digests.last().copied();
             // The same media contents: recovering them again would show nothing new.
             if seen.contains(&digest) {
                 self.history.rewind(mark);
+                if let Some(trace) = &dut.trace {
+                    trace.back();
+                }
                 continue;
             }
             seen.push(digest);
 
-            let fork = match self.fork(&dut, image) {
+            let fork = match self.fork(&dut, image, trace) {
                 Ok(fork) => fork,
                 Err(failure) if failure.is_refusal => {
                     // That fork is lost. The damage is removed from the main line; otherwise none
@@ -85,26 +96,47 @@ impl Campaign<'_> {
             if self.chance(30) {
                 self.end.marks.forks_adopted += 1;
                 self.end.marks.collect(&dut.ftl);
+                if let Some(trace) = &dut.trace {
+                    trace.stay();
+                }
                 dut = fork;
                 break;
             }
             self.end.marks.collect(&fork.ftl);
             self.history.rewind(mark);
+            if let Some(trace) = &dut.trace {
+                trace.back();
+            }
         }
         Ok(dut)
     }
 
     /// Cuts the power of a device.
-    fn cut(&mut self, ftl: &Ftl) -> Image {
+    fn cut(&mut self, ftl: &mut Ftl, trace: &mut Option<StepTrace>) -> Image {
+        if let Some(trace) = trace {
+            trace.take(ftl, &[]);
+        }
         let pending = ftl.media().pending();
         let mut cutter = Cutter::new(self.random.random(), pending);
         let (mut whole, mut torn) = (0, 0);
-        let image = ftl.media().cut_by(|kind| {
+        let mut outcomes = Vec::new();
+        let choose = |kind| {
             let outcome = cutter.outcome(kind);
             whole += u32::from(outcome == Outcome::Whole);
             torn += u32::from(matches!(outcome, Outcome::Torn(_)));
             outcome
-        });
+        };
+        let image = match trace {
+            None => ftl.media().cut_by(choose),
+            Some(_) => {
+                let note = |token, outcome| outcomes.push((token, outcome));
+                ftl.media().cut_noted(choose, note)
+            }
+        };
+        if let Some(trace) = trace {
+            let words = (0..image.nvram_words()).map(|word| image.word(word));
+            trace.cut(&outcomes, words.collect());
+        }
 
         self.end.marks.partial_cuts += u64::from((whole as usize) < pending);
         self.end.digests.push(image.digest());
@@ -118,7 +150,12 @@ impl Campaign<'_> {
     }
 
     /// Recovers the media left by a cut and continues from there, for a few more cuts.
-    fn fork(&mut self, dut: &DeviceUnderTest, image: Image) -> Result<DeviceUnderTest, Failure> {
+    fn fork(
+        &mut self,
+        dut: &DeviceUnderTest,
+        image: Image,
+        trace: Option<StepTrace>,
+    ) -> Result<DeviceUnderTest, Failure> {
         // A branch: the fork's commands do not change the main line's.
         let generator = dut.generator.branch(self.random.random());
         let mut fork = self.power_on(CutSurvivor {
@@ -129,6 +166,7 @@ impl Campaign<'_> {
             files: dut.files.clone(),
             generator,
             faults_left: dut.faults_left,
+            trace,
         })?;
 
         for _ in 0..self.random.random_range(0..3) {
@@ -147,7 +185,7 @@ impl Campaign<'_> {
             }
 
             // Without acknowledgements: the next recovery meets this one's operations in flight.
-            let image = self.cut(&fork.ftl);
+            let image = self.cut(&mut fork.ftl, &mut fork.trace);
             self.end.marks.collect(&fork.ftl);
             fork = self.power_on(CutSurvivor::of(fork, image))?;
         }
@@ -165,6 +203,7 @@ impl Campaign<'_> {
             files,
             generator,
             faults_left,
+            mut trace,
         } = survivor;
 
         // Recovery must survive power cuts, also several in a row.
@@ -174,15 +213,15 @@ impl Campaign<'_> {
             0
         };
 
-        let mut ftl = self.recover(&image, faults.clone())?;
+        let mut ftl = self.recover(&image, faults.clone(), &mut trace)?;
         while cuts_left > 0 && ftl.media().pending() > 0 {
             cuts_left -= 1;
             self.end.marks.recovery_cuts += 1;
-            let cut = self.cut(&ftl);
+            let cut = self.cut(&mut ftl, &mut trace);
             // Damage repaired only by stores that this cut undoes is present again.
             faults = damage::left(&image, &faults, &cut, ftl.media().faults());
             image = cut;
-            ftl = self.recover(&image, faults.clone())?;
+            ftl = self.recover(&image, faults.clone(), &mut trace)?;
         }
 
         // The host is served once recovery's own operations have completed: everything it then
@@ -201,6 +240,7 @@ impl Campaign<'_> {
             faults_left,
             read_only: false,
             cut_in_move: false,
+            trace,
         };
         // Only sharing left by this cut is excused in later checks.
         dut.cut_in_move = dut.check_apart().is_err();
@@ -235,7 +275,12 @@ impl Campaign<'_> {
         Ok(dut)
     }
 
-    fn recover(&mut self, image: &Image, faults: Faults) -> Result<Ftl, Failure> {
+    fn recover(
+        &mut self,
+        image: &Image,
+        faults: Faults,
+        trace: &mut Option<StepTrace>,
+    ) -> Result<Ftl, Failure> {
         self.history.push(DeviceEvent::Recovering);
         // Stored before the attempt, so that a panic leaves the image that reproduces it.
         self.end.image = Some(image.clone());
@@ -243,22 +288,28 @@ impl Campaign<'_> {
         let mut media = Media::from_image(image);
         media.plant(|planted| *planted = faults.clone());
         media.attach_rail();
+        if trace.is_some() {
+            media.watch_rail();
+        }
         let (mut ftl, _) =
             Ftl::recover(media, self.setup.config.clone()).map_err(|error| Failure {
                 is_refusal: self.setup.media_faults && damage::is_documented(&error, &faults),
                 ..Failure::new(format!("recovery fails: {error}"))
             })?;
         self.end.recoveries += 1;
+        if let Some(trace) = trace {
+            trace.recovered(&mut ftl);
+        }
         ftl.media_mut().ops.clear();
         keep_apart(&mut ftl, self.setup);
         Ok(ftl)
     }
 
     /// Checks that a worn-out device still holds all data, before and after a power cut.
-    pub(super) fn end_of_life(&mut self, dut: DeviceUnderTest) -> Result<(), Failure> {
+    pub(super) fn end_of_life(&mut self, mut dut: DeviceUnderTest) -> Result<(), Failure> {
         dut.check_tables()?;
         self.end.marks.worn_out += 1;
-        let image = self.cut(&dut.ftl);
+        let image = self.cut(&mut dut.ftl, &mut dut.trace);
         self.end.marks.collect(&dut.ftl);
 
         match self.power_on(CutSurvivor::of(dut, image)) {

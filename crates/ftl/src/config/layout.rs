@@ -49,14 +49,16 @@ pub(crate) fn file_map_words(slots: u32, entries: u32) -> usize {
 
 /// Word addresses of the regions.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct NvramLayout {
+pub struct NvramLayout {
     /// First word of the atomic slot.
     pub atomic: usize,
-    /// First word of the list of aborted commands, and its words.
+    /// First word of the list of aborted commands.
     pub aborted: usize,
+    /// Its words.
     pub aborted_slots: usize,
-    /// First word of those that name writes in progress, and their number.
+    /// First word of those that name writes in progress.
     pub open: usize,
+    /// Their number.
     pub open_words: usize,
     /// First word of the deallocation log.
     pub dealloc: usize,
@@ -72,7 +74,7 @@ pub(crate) struct NvramLayout {
 
 impl NvramLayout {
     /// Lays out the regions in order.
-    pub(crate) fn new(config: &Config, geometry: &Geometry) -> Self {
+    pub fn new(config: &Config, geometry: &Geometry) -> Self {
         let atomic = geometry.superblocks() as usize * LIFE_WORDS;
         let aborted = atomic + 1;
         let (aborted_slots, open_words) = match config.untorn_bytes {

@@ -116,6 +116,8 @@ impl Ftl {
         }
         let piece = self.piece();
         let mut done = 0;
+        // Where the range overlaps itself, a piece may lose what an earlier one has copied.
+        let mut wait_all = false;
 
         while done < len {
             self.may_change()?;
@@ -129,10 +131,14 @@ impl Ftl {
             }
             self.make_piece_room(count)?;
 
-            let mut losses = LostMappings::default();
+            let mut losses = LostMappings {
+                wait_all,
+                ..LostMappings::default()
+            };
             let result = (done..done + count).try_for_each(|step| {
                 self.remap_one(command, command.index(step), None, &mut losses)
             });
+            wait_all = losses.wait_all;
             // Even after a refusal: the earlier pages are already remapped in the tables.
             self.issue_and_lose(losses, None);
             // The next piece may collect, and what it moves must not wait for pages of this one.

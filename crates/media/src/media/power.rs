@@ -7,7 +7,7 @@ use super::Media;
 use crate::geometry::SbId;
 use crate::image::Image;
 use crate::op::{After, Op, OpKind, Purpose};
-use crate::rail::{AckSet, Outcome, Rail};
+use crate::rail::{AckSet, Outcome, Rail, RailEvent};
 use crate::slc::{SlcArea, SlcModes};
 
 /// Position among the operations of the current command.
@@ -113,10 +113,27 @@ impl Media {
     }
     /// `cut`, with the kind of each operation passed: `Program`, `Erase`, `NvWrite` or `NvClear`.
     pub fn cut_by(&self, choose: impl FnMut(OpKind) -> Outcome) -> Image {
+        self.cut_noted(choose, |_, _| {})
+    }
+    /// `cut_by`; `note` gets the number and the outcome of each pending operation.
+    pub fn cut_noted(
+        &self,
+        choose: impl FnMut(OpKind) -> Outcome,
+        note: impl FnMut(u64, Outcome),
+    ) -> Image {
         match &self.rail {
-            Some(rail) => rail.cut(choose),
+            Some(rail) => rail.cut(choose, note),
             None => self.to_image(),
         }
+    }
+    /// From now on the rail, which must be attached, keeps what happens on it for `take_events`.
+    pub fn watch_rail(&mut self) {
+        self.rail.as_mut().expect("a rail is attached").watch();
+    }
+    /// What has happened on the rail since the last call, oldest first; nothing unless it is watched.
+    pub fn take_events(&mut self) -> Vec<RailEvent> {
+        let rail = self.rail.as_mut();
+        rail.map(|rail| rail.take_events()).unwrap_or_default()
     }
 
     /// Delays completion of the current command until the operations of `after` have completed.
