@@ -793,7 +793,8 @@ fn acknowledged_flush((geometry, config): &(Geometry, Config), seed: u64) -> Res
 
         let contents = read_all(&mut ftl)?;
         each_cut(&ftl, |media| judge_flushed(media, config, &contents))?;
-        judge_flushed(cut(&ftl, &(0..choices(&ftl))), config, &contents)?;
+        let left = cut(&ftl, &(0..choices(&ftl)));
+        judge_flushed(Media::from_image(&left), config, &contents)?;
     }
     Ok(())
 }
