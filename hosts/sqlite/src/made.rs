@@ -8,12 +8,11 @@
 //!
 //! Absent: options of the device; `remap-ssd image create` has them.
 
-use crate::place::{PlaceError, StorePlace};
 use remap_ssd_device::{Device, DeviceConfig, LocalDisk};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_nvme::process::Process;
 use remap_ssd_store::{ImageDisk, NewVolume, Processes, Store, Volume};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,17 +20,16 @@ use std::sync::{Arc, Mutex, TryLockError};
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// The devices in memory by their size, with the process that made each.
-static IN_MEMORY: Mutex<Option<HashMap<u64, Made>>> = Mutex::new(None);
+/// A device could not be made: a sentence with its parameter.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct MadeError(pub String);
 
-struct Made {
-    process: Process,
-    /// Kept with its locks: a volume refuses files whose locks are not those of before.
-    place: Arc<StorePlace>,
-}
+/// The devices in memory by their size, each with the process that made it and what that keeps of it.
+pub(crate) struct InMemory<P>(Mutex<BTreeMap<u64, (Process, Arc<P>)>>);
 
 /// A size such as `256MiB`, `1G` or `1073741824`; units are powers of 1024.
-pub(crate) fn size(key: &str, text: &str) -> Result<u64, PlaceError> {
+pub(crate) fn size(key: &str, text: &str) -> Result<u64, MadeError> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let shift = match &text[digits.len()..] {
         "" | "B" => Some(0),
@@ -45,60 +43,68 @@ pub(crate) fn size(key: &str, text: &str) -> Result<u64, PlaceError> {
         .zip(digits.parse::<u64>().ok())
         .and_then(|(shift, number)| number.checked_mul(1 << shift));
     bytes.ok_or_else(|| {
-        PlaceError::Parameter(format!(
+        MadeError(format!(
             "{key}={text}: give a whole number of bytes, KiB, MiB, GiB or TiB, such as 256MiB"
         ))
     })
 }
 
-/// The place of this process's device in memory of this size, which is made if there is none.
-///
-/// # Errors
-/// The size is impossible, or the device belongs to a parent.
-pub(crate) fn in_memory(
-    bytes: u64,
-    cache_bytes: u64,
-    place_of: impl FnOnce(Arc<dyn Store>) -> Result<Arc<StorePlace>, PlaceError>,
-) -> Result<Arc<StorePlace>, PlaceError> {
-    let inherited = || {
-        PlaceError::Parameter(format!(
-            "memory={bytes}: the device is in the memory of the process that this one was forked from; \
-             use another size, image= or device="
-        ))
-    };
-    // The caller opens one place at a time, so a mutex that is locked was locked at the fork.
-    let mut made = match IN_MEMORY.try_lock() {
-        Ok(made) => made,
-        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-        Err(TryLockError::WouldBlock) => return Err(inherited()),
-    };
-    let devices = made.get_or_insert_default();
-    if let Some(known) = devices.get(&bytes) {
-        return match known.process.is_current() {
-            true => Ok(Arc::clone(&known.place)),
-            false => Err(inherited()),
-        };
+impl<P> InMemory<P> {
+    /// None yet.
+    pub(crate) const fn new() -> Self {
+        Self(Mutex::new(BTreeMap::new()))
     }
 
-    let make = || -> Result<Arc<dyn Store>, Failure> {
-        let config = DeviceConfig::for_service(bytes, SchemeKind::default(), false)?;
-        let disk = LocalDisk::new(Device::in_memory(config)?);
-        let new = NewVolume::default();
-        let volume = Volume::create(disk, &Processes::One, &new, &mut |_, _| {})?;
-        Ok(Arc::new(volume.with_cache(cache_bytes)))
-    };
-    let store = make().map_err(|why| PlaceError::Parameter(format!("memory={bytes}: {why}")))?;
-    let (process, place) = (Process::current(), place_of(store)?);
-    let kept = Arc::clone(&place);
-    devices.insert(bytes, Made { process, place });
-    Ok(kept)
+    /// What this process keeps of its device of this size, which is made if there is none.
+    ///
+    /// # Errors
+    /// The size is impossible, or the device belongs to a parent; or those of `keep`.
+    pub(crate) fn of_size<E: From<MadeError>>(
+        &self,
+        bytes: u64,
+        cache_bytes: u64,
+        keep: impl FnOnce(Arc<dyn Store>) -> Result<Arc<P>, E>,
+    ) -> Result<Arc<P>, E> {
+        let inherited = || {
+            E::from(MadeError(format!(
+                "memory={bytes}: the device is in the memory of the process that this one was forked from; \
+                 use another size, image= or device="
+            )))
+        };
+        // The caller opens one place at a time, so a mutex that is locked was locked at the fork.
+        let mut devices = match self.0.try_lock() {
+            Ok(devices) => devices,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Err(inherited()),
+        };
+        if let Some((process, kept)) = devices.get(&bytes) {
+            return match process.is_current() {
+                true => Ok(Arc::clone(kept)),
+                false => Err(inherited()),
+            };
+        }
+
+        let store = volume_in_memory(bytes, cache_bytes)
+            .map_err(|why| MadeError(format!("memory={bytes}: {why}")))?;
+        let (process, kept) = (Process::current(), keep(store)?);
+        devices.insert(bytes, (process, Arc::clone(&kept)));
+        Ok(kept)
+    }
+}
+
+fn volume_in_memory(bytes: u64, cache_bytes: u64) -> Result<Arc<dyn Store>, Failure> {
+    let config = DeviceConfig::for_service(bytes, SchemeKind::default(), false)?;
+    let disk = LocalDisk::new(Device::in_memory(config)?);
+    let new = NewVolume::default();
+    let volume = Volume::create(disk, &Processes::One, &new, &mut |_, _| {})?;
+    Ok(Arc::new(volume.with_cache(cache_bytes)))
 }
 
 /// Makes a device of this size with a volume in a folder, unless the folder exists.
 ///
 /// # Errors
 /// The size is impossible, or the folder cannot be made.
-pub(crate) fn in_folder(folder: &Path, bytes: u64) -> Result<(), PlaceError> {
+pub(crate) fn in_folder(folder: &Path, bytes: u64) -> Result<(), MadeError> {
     if folder.exists() {
         return Ok(());
     }
@@ -114,7 +120,7 @@ pub(crate) fn in_folder(folder: &Path, bytes: u64) -> Result<(), PlaceError> {
         let _ = fs::remove_dir_all(&unfinished);
     }
     made.map_err(|why| {
-        PlaceError::Parameter(format!(
+        MadeError(format!(
             "{}: a device of {bytes} bytes could not be made: {why}",
             folder.display()
         ))

@@ -25,7 +25,7 @@
 use crate::forked::{PerProcess, take_inherited};
 use crate::image;
 use crate::journal::NeverSynced;
-use crate::made;
+use crate::made::{InMemory, MadeError};
 use crate::memory;
 use crate::page_places::PagePlaces;
 use crate::served;
@@ -117,6 +117,15 @@ pub enum PlaceError {
     #[error("{0}")]
     Parameter(String),
 }
+
+impl From<MadeError> for PlaceError {
+    fn from(MadeError(why): MadeError) -> Self {
+        Self::Parameter(why)
+    }
+}
+
+/// The places of devices in memory, kept with their locks: a volume refuses files whose locks are not those of before.
+static IN_MEMORY: InMemory<StorePlace> = InMemory::new();
 
 /// A store, and the folder with its locks.
 pub(crate) struct StorePlace {
@@ -469,7 +478,7 @@ fn open(spec: &Spec) -> Result<Arc<StorePlace>, PlaceError> {
             )
         }
         Spec::Memory(bytes) => {
-            made::in_memory(*bytes, cache_bytes()?, |store| place_of(store, None))
+            IN_MEMORY.of_size(*bytes, cache_bytes()?, |store| place_of(store, None))
         }
         Spec::Mounted(name) => Err(PlaceError::Parameter(format!(
             "store={name}: this process has no store of that name"
