@@ -196,8 +196,8 @@ impl Campaign<'_> {
     fn power_on(&mut self, mut survivor: CutSurvivor) -> Result<DeviceUnderTest, Failure> {
         self.damage_left(&mut survivor);
         let CutSurvivor {
-            mut image,
-            mut faults,
+            image,
+            faults,
             oracle,
             doubts,
             files,
@@ -206,24 +206,7 @@ impl Campaign<'_> {
             mut trace,
         } = survivor;
 
-        // Recovery must survive power cuts, also several in a row.
-        let mut cuts_left = if self.chance(4) {
-            self.random.random_range(1..=3)
-        } else {
-            0
-        };
-
-        let mut ftl = self.recover(&image, faults.clone(), &mut trace)?;
-        while cuts_left > 0 && ftl.media().pending() > 0 {
-            cuts_left -= 1;
-            self.end.marks.recovery_cuts += 1;
-            let cut = self.cut(&mut ftl, &mut trace);
-            // Damage repaired only by stores that this cut undoes is present again.
-            faults = damage::left(&image, &faults, &cut, ftl.media().faults());
-            image = cut;
-            ftl = self.recover(&image, faults.clone(), &mut trace)?;
-        }
-
+        let mut ftl = self.recover_through_cuts(image, faults, &mut trace)?;
         // The host is served once recovery's own operations have completed: everything it then
         // reads is durable.
         ftl.media_mut().settle_all();
@@ -273,6 +256,32 @@ impl Campaign<'_> {
         dut.oracle.adopt(&self.read);
         dut.doubts.adopt();
         Ok(dut)
+    }
+
+    /// Recovery, which must survive power cuts too, also several in a row.
+    fn recover_through_cuts(
+        &mut self,
+        mut image: Image,
+        mut faults: Faults,
+        trace: &mut Option<StepTrace>,
+    ) -> Result<Ftl, Failure> {
+        let mut cuts_left = if self.chance(4) {
+            self.random.random_range(1..=3)
+        } else {
+            0
+        };
+
+        let mut ftl = self.recover(&image, faults.clone(), trace)?;
+        while cuts_left > 0 && ftl.media().pending() > 0 {
+            cuts_left -= 1;
+            self.end.marks.recovery_cuts += 1;
+            let cut = self.cut(&mut ftl, trace);
+            // Damage repaired only by stores that this cut undoes is present again.
+            faults = damage::left(&image, &faults, &cut, ftl.media().faults());
+            image = cut;
+            ftl = self.recover(&image, faults.clone(), trace)?;
+        }
+        Ok(ftl)
     }
 
     fn recover(

@@ -128,18 +128,7 @@ impl FromStr for WorkloadSpec {
                      hotrw may have a third, of reads"
                 )));
             }
-            _ => {
-                return Err(WorkloadError::new(format!(
-                    "unknown workload `{text}`: randwrite, randread, randrw:READ%, seqwrite, seqread, \
-                     seqrw:READ%, zipf:THETA, zipfread:THETA, zipfrw:THETA:READ%, hot:DATA%:REQUESTS%, \
-                     hotread or hotrw, each with `,pages=N` if requests have more than one page; or a model: {}{}",
-                    MODELS.map(ModelKind::name).join(", "),
-                    did_you_mean(
-                        fields[0],
-                        NAMES.into_iter().chain(MODELS.map(ModelKind::name))
-                    )
-                )));
-            }
+            _ => return Err(unknown(text, fields[0])),
         };
 
         // Parsed from text, since the forms without a share also have a text default.
@@ -166,6 +155,17 @@ impl FromStr for WorkloadSpec {
             request_pages,
         })
     }
+}
+
+fn unknown(text: &str, name: &str) -> WorkloadError {
+    let models = MODELS.map(ModelKind::name);
+    WorkloadError::new(format!(
+        "unknown workload `{text}`: randwrite, randread, randrw:READ%, seqwrite, seqread, \
+         seqrw:READ%, zipf:THETA, zipfread:THETA, zipfrw:THETA:READ%, hot:DATA%:REQUESTS%, \
+         hotread or hotrw, each with `,pages=N` if requests have more than one page; or a model: {}{}",
+        models.join(", "),
+        did_you_mean(name, NAMES.into_iter().chain(models))
+    ))
 }
 
 fn number<T: FromStr>(text: &str, field: &str) -> Result<T, WorkloadError> {
