@@ -25,8 +25,8 @@ pub(crate) struct Replayed {
     pub(crate) refused: Vec<(usize, String)>,
 }
 
-/// Executes all rows. Without times, `queue_depth` rows are in flight, the device's own by default;
-/// with times at most so many, if it is given. All have ended afterwards.
+/// Executes all rows and waits for their ends. Without times, `queue_depth` rows are in flight, the device's own by default;
+/// with times, `queue_depth` is their maximum, if given.
 pub(crate) fn replay(
     powered: &mut PoweredDevice,
     columns: &Columns<'_>,

@@ -1,9 +1,9 @@
 //! Ends runs from elsewhere: `remap_ssd.stop()`, and Ctrl-C in a program whose runs are in threads.
 //!
 //! Python raises `KeyboardInterrupt` in its main thread alone. A pool of threads then waits for its
-//! runs, so they have to end by themselves. For this the interpreter's handler of SIGINT gets another
-//! one in front, which counts and calls it. Invariant: a handler that is none (ignored, default) or
-//! needs more than the signal's number stays as it is. Absent: what a stopped run raises in the main
+//! runs, so the runs must notice the signal. A second handler of SIGINT therefore counts signals, and
+//! then calls the interpreter's. Invariant: SIGINT that is ignored or has its default action keeps it, and so does
+//! a handler that needs more than the signal's number. Absent: what a stopped run raises in the main
 //! thread, which is the interpreter's choice.
 
 use crate::errors::Stopped;

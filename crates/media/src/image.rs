@@ -54,7 +54,7 @@ impl Image {
     }
 
     /// A fingerprint of all readable state: different images have different ones, but for one pair in 2^64. Campaigns make one of every
-    /// cut, so it is a hash for speed: nobody gains by a collision.
+    /// cut, so the hash is a quick one, without resistance to forgery.
     pub fn digest(&self) -> u64 {
         let mut hash = Xxh3Default::new();
 

@@ -111,7 +111,7 @@ impl Bound {
     /// Binds all sockets. Connections wait for [`Fronts::begin`].
     ///
     /// # Errors
-    /// A socket cannot be bound, or nobody would be kept out; one sentence with a remedy.
+    /// A socket cannot be bound, or every host on the network would have access; one sentence with a remedy.
     pub(crate) fn of(spec: &Spec) -> Result<Self, ServiceError> {
         let access = Access::of(spec)?;
         let token = spec.http_token.as_deref().map(token).transpose()?;

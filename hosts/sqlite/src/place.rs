@@ -66,7 +66,7 @@ pub(crate) enum Spec {
         /// Number of the namespace that the volume is in.
         nsid: u32,
     },
-    /// A volume on a device of so many bytes in the memory of this process.
+    /// A volume on a device in the memory of this process, by its size in bytes.
     Memory(u64),
     /// A store that the program has registered.
     Mounted(String),

@@ -38,7 +38,7 @@ pub(crate) struct Args {
     /// No file system: $FILE is the disk, in the folder $DIR. Needs no root.
     ///
     /// Like a block device it keeps its size: `> $FILE` overwrites its beginning and truncates nothing,
-    /// so what lies behind stays, and `conv=notrunc` of dd changes nothing here.
+    /// so the bytes after it stay, and `conv=notrunc` of dd changes nothing here.
     #[arg(long, conflicts_with_all = ["from", "replay"], help_heading = "Run")]
     file: bool,
     /// No file: the disk is served at $ADDRESS by NVMe/TCP, as $NQN. Needs no root.
