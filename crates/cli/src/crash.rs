@@ -97,8 +97,8 @@ pub(crate) struct Args {
 
     /// Write what the firmware does to a file, as steps of the proof's model.
     ///
-    /// `proof/accept` checks them; docs/proof.md describes the lines. Devices with anything that the model does not have are left
-    /// out.
+    /// `proof/accept` checks them; docs/proof.md describes the lines. Devices with anything that it does not judge are left out. It
+    /// judges nlog and none. remap-ssd is traced too, but not accepted yet: what recovery does there is refused, which is no fault.
     #[arg(long, value_name = "FILE", hide_short_help = true, help_heading = "Output")]
     pub trace_steps: Option<PathBuf>,
     /// Print the results as JSON: an object for one scheme, a list for several.

@@ -69,7 +69,7 @@ pub struct CampaignOptions {
     pub adjust: Adjust,
     /// Set from another thread, ends the campaign: scripts that have begun are finished.
     pub stop: Arc<AtomicBool>,
-    /// Takes the firmware's steps, script by script. Setups with what the proof's model lacks are left out.
+    /// Takes the firmware's steps, script by script. Setups with what the proof's checker does not judge are left out.
     pub steps: Option<StepSink>,
 }
 
@@ -189,20 +189,29 @@ impl CampaignOptions {
 }
 
 impl CampaignOptions {
-    /// Keeps the setups whose steps the proof's model has.
+    /// Keeps the setups whose steps the proof's checker judges.
     fn keep_traced(&self, setups: &mut Vec<u32>) -> Result<(), ConfigError> {
-        let mut lacks = "";
+        let mut refused: Vec<Vec<&str>> = Vec::new();
         setups.retain(|at| {
             let (mapping, adjust) = (self.mapping(), &self.adjust);
-            Setup::adjusted(mapping, self.scheme, self.policy, *at, self.mutant, adjust)
-                .is_ok_and(|setup| steps::check(&setup).map_err(|what| lacks = what).is_ok())
+            Setup::adjusted(mapping, self.scheme, self.policy, *at, self.mutant, adjust).is_ok_and(
+                |setup| {
+                    refused.push(steps::not_judged(&setup));
+                    refused.last().is_some_and(Vec::is_empty)
+                },
+            )
         });
-        match setups.is_empty() {
-            true => Err(ConfigError(format!(
-                "steps cannot be traced: the proof's model does not have {lacks}"
-            ))),
-            false => Ok(()),
+        if !setups.is_empty() {
+            return Ok(());
         }
+        // The reason is what all devices have; one of them may have more.
+        let first = refused.first().cloned().unwrap_or_default();
+        let common = |what: &&&str| refused.iter().all(|parts| parts.contains(what));
+        let what = first.iter().find(common).or(first.first());
+        Err(ConfigError(format!(
+            "steps cannot be traced: the proof's checker does not judge {} yet",
+            what.unwrap_or(&"such devices")
+        )))
     }
 }
 
@@ -473,7 +482,7 @@ pub fn replay_adjusted(code: &ReplayCode, adjust: &Adjust) -> Result<CampaignRep
 /// `replay_adjusted`; `steps` takes the firmware's steps.
 ///
 /// # Errors
-/// As there, or the model does not have the script's device.
+/// As there, or the proof's checker does not judge the script's device.
 pub fn replay_traced(
     code: &ReplayCode,
     adjust: &Adjust,

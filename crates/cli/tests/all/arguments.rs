@@ -376,6 +376,10 @@ fn mistakes_in_the_arguments_exit_with_2() {
             "crash --mutant homes-renewed --mapping hybrid",
             "works with --mapping page only",
         ),
+        (
+            "crash --trace-steps /dev/null --scheme nlog --set firmware.untorn_bytes=65536",
+            "does not judge untorn writes (firmware.untorn_bytes=0 is without them) yet",
+        ),
         ("crash --seconds 0", "seconds"),
         ("crash --cuts none", "count"),
         ("presets --toml raid", "no preset is named"),

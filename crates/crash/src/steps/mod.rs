@@ -72,20 +72,21 @@ pub(crate) struct Acknowledged {
     unchanged: Vec<u32>,
 }
 
-/// Checks that the model has all that the firmware does on this device.
-///
-/// # Errors
-/// What it lacks.
-pub(crate) fn check(setup: &Setup) -> Result<(), &'static str> {
+/// What the device has and the checker does not judge.
+pub(crate) fn not_judged(setup: &Setup) -> Vec<&'static str> {
     let config = &setup.config;
     let is_known = matches!(
         config.scheme,
         SchemeKind::RemapSsd | SchemeKind::NLog | SchemeKind::None
     );
-    let lacks = [
+    let parts = [
         (!is_known, "this scheme (only remap-ssd, nlog and none)"),
         (config.mapping != Granularity::Page, "hybrid mapping"),
         (config.entry != EntrySize::Bytes16, "24-byte entries"),
+        (
+            config.untorn_bytes > 0,
+            "untorn writes (firmware.untorn_bytes=0 is without them)",
+        ),
         (config.write_buffer_bytes > 0, "a write buffer"),
         (config.mapping_cache_bytes > 0, "translation pages"),
         (config.fs_files > 0, "a file map"),
@@ -102,10 +103,8 @@ pub(crate) fn check(setup: &Setup) -> Result<(), &'static str> {
             "failing media",
         ),
     ];
-    lacks
-        .iter()
-        .find(|(lacks, _)| *lacks)
-        .map_or(Ok(()), |(_, what)| Err(what))
+    let present = parts.into_iter().filter(|(has, _)| *has);
+    present.map(|(_, what)| what).collect()
 }
 
 /// A command that the model has, in place of this one: a relocation under Remap-SSD has entries that also say who lost the page.

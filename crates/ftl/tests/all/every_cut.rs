@@ -8,7 +8,7 @@ use crate::kit::script::{
     Command, Contents, apply, draw, durable_schemes, execute, geometry, geometry_for, nearly_full,
     share, with_log,
 };
-use crate::kit::{self, Random, content, device};
+use crate::kit::{self, Random, choices, content, cut, device};
 use remap_ssd_ftl::{
     BufferedRemaps, Config, EntrySize, Ftl, Granularity, Guard, Guards, Lpn, Remap, SchemeKind,
 };
@@ -253,16 +253,6 @@ fn each_cut(ftl: &Ftl, mut judge: impl FnMut(Media) -> Result<(), String>) -> Re
     Ok(seen.len() as u64)
 }
 
-/// Number of operations that a cut decides: a program unit is one.
-fn choices(ftl: &Ftl) -> usize {
-    let mut choices = 0;
-    ftl.media().cut(|| {
-        choices += 1;
-        Outcome::Whole
-    });
-    choices
-}
-
 /// What a cut within one of the pending operations leaves; those after it have not begun.
 fn tear(ftl: &Ftl, landed: usize) -> Image {
     let mut ops = 0..;
@@ -270,19 +260,6 @@ fn tear(ftl: &Ftl, landed: usize) -> Image {
         op if op < landed => Outcome::Whole,
         op if op == landed => Outcome::Torn(landed as u64),
         _ => Outcome::Absent,
-    })
-}
-
-/// What a cut leaves that undoes these of the pending operations, and those after them.
-fn cut(ftl: &Ftl, absent: &Range<usize>) -> Image {
-    let mut ops = 0..;
-    ftl.media().cut(|| {
-        let op = ops.next().expect("without end");
-        if absent.contains(&op) {
-            Outcome::Absent
-        } else {
-            Outcome::Whole
-        }
     })
 }
 

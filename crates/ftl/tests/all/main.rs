@@ -35,6 +35,7 @@ mod moved_contents;
 mod nlog_heads;
 mod no_page_left;
 mod numbers;
+mod overlapping_remaps;
 mod policies;
 mod refresh;
 mod refused;

@@ -4,7 +4,8 @@ pub mod script;
 
 use remap_ssd_ftl::{Config, Ftl, Lpn, SchemeKind};
 use remap_ssd_media::geometry::Shape;
-use remap_ssd_media::{ContentMode, Geometry, Media, OpKind, Page, Payload, Ppn};
+use remap_ssd_media::{ContentMode, Geometry, Image, Media, OpKind, Outcome, Page, Payload, Ppn};
+use std::ops::Range;
 
 /// 24 superblocks of 4 dies x 16 pages.
 pub fn small_geometry() -> Geometry {
@@ -122,6 +123,29 @@ pub fn read_all(ftl: &mut Ftl) -> script::Contents {
     let contents = lpns.map(read).collect();
     ftl.media_mut().ops.clear();
     contents
+}
+
+/// Number of operations that a cut decides: a program unit is one.
+pub fn choices(ftl: &Ftl) -> usize {
+    let mut choices = 0;
+    ftl.media().cut(|| {
+        choices += 1;
+        Outcome::Whole
+    });
+    choices
+}
+
+/// What a cut leaves that undoes these of the pending operations, and those after them.
+pub fn cut(ftl: &Ftl, absent: &Range<usize>) -> Image {
+    let mut ops = 0..;
+    ftl.media().cut(|| {
+        let op = ops.next().expect("without end");
+        if absent.contains(&op) {
+            Outcome::Absent
+        } else {
+            Outcome::Whole
+        }
+    })
 }
 
 /// Powers off and on without a loss; all tables are consistent afterwards.
