@@ -17,7 +17,7 @@ use remap_ssd_sim::report::format::exact;
 use serde_json::json;
 use std::fmt::Display;
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -298,10 +298,15 @@ struct StepFile {
 }
 
 impl StepFile {
+    /// An older file stays as it is until something is written: the campaign may be refused.
     fn create(path: &Path) -> Result<Self, Failure> {
         let name = path.display().to_string();
-        let file =
-            File::create(path).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+        let file = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(path);
+        let file = file.map_err(|error| Failure::usage(format!("{name}: {error}")))?;
         let file = Arc::new(Mutex::new(Ok(BufWriter::new(file))));
         Ok(Self { name, file })
     }
@@ -323,7 +328,10 @@ impl StepFile {
     fn finish(&self) -> Result<(), Failure> {
         let mut file = self.file.lock().expect("no writer panics");
         let flushed = match &mut *file {
-            Ok(file) => file.flush(),
+            // What was longer before ends here.
+            Ok(file) => file
+                .stream_position()
+                .and_then(|end| file.flush().and_then(|()| file.get_ref().set_len(end))),
             Err(error) => Err(std::mem::replace(error, io::ErrorKind::Other.into())),
         };
         flushed.map_err(|error| Failure::usage(format!("{}: {error}", self.name)))
