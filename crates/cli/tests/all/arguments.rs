@@ -40,6 +40,8 @@ fn smaller(example: &[String]) -> Vec<String> {
         "compare" if has("--trace") => vec!["--scale", "1/64"],
         "compare" => TINY.to_vec(),
         "crash" if has("--replay") => vec![],
+        // It ends at the first loss.
+        "crash" if has("--mutant") => vec!["--cuts", "2000"],
         "crash" => vec!["--cuts", "40", "--seconds", "20"],
         // By default it serves gigabytes from memory, for minutes.
         "bench" if !has("--quick") => vec!["--quick"],

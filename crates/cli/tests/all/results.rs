@@ -128,7 +128,7 @@ fn an_interruption_shows_what_has_finished() {
     assert!(out.contains("\nnone "), "{out}");
     assert_eq!(
         err,
-        "interrupted: 1 of 2 schemes without a result: remap-ssd (stopped)\n"
+        "written to a.json\ninterrupted: 1 of 2 schemes without a result: remap-ssd (stopped)\n"
     );
     let kept = std::fs::read_to_string(directory.path().join("a.json")).unwrap();
     let kept: Value = serde_json::from_str(&kept).unwrap();
