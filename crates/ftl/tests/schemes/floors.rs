@@ -26,8 +26,12 @@ const FLOORS: &[(&str, &[&str])] = &[
 ];
 
 /// Sources outside `scheme/` that may name schemes: the results of a paper's figures refer to its
-/// schemes by name.
-const NAMED_IN: &[&str] = &["crates/lab/src/analysis", "crates/lab/src/folder.rs"];
+/// schemes by name, and what traces the firmware for its proof reads their records independently of them.
+const NAMED_IN: &[&str] = &[
+    "crates/lab/src/analysis",
+    "crates/lab/src/folder.rs",
+    "crates/crash/src/steps",
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
