@@ -118,7 +118,6 @@ impl Access {
         } else {
             None
         };
-        let keys = spec.keys.as_deref().map(load_keys).transpose()?;
         let listeners = if let Some(socket) = passed {
             let address = socket.local_addr().map_err(ServiceError::failed)?;
             let given = address.ip().to_string();
@@ -133,6 +132,7 @@ impl Access {
             let bound = listen.into_iter().map(|(address, _)| bind(address));
             bound.collect::<Result<_, _>>()?
         };
+        let keys = spec.keys.as_deref().map(load_keys).transpose()?;
 
         Ok(Self {
             listeners,
