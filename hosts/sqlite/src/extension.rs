@@ -101,6 +101,10 @@ unsafe fn refuse_with(
 /// programs whose SQLite reports numbers only.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn remap_ssd_sqlite_reason(code: c_int) -> *const c_char {
+    std::panic::catch_unwind(|| reason(code)).unwrap_or(null())
+}
+
+fn reason(code: c_int) -> *const c_char {
     thread_local! {
         static ANSWER: RefCell<CString> = RefCell::default();
     }

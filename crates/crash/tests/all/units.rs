@@ -2,7 +2,7 @@
 //! that another page's write has changed, whatever lands.
 
 use remap_ssd_crash::setup::Setup;
-use remap_ssd_crash::{Adjust, CampaignOptions, run};
+use remap_ssd_crash::{Adjust, CampaignOptions, replay, run};
 use remap_ssd_ftl::SchemeKind;
 
 /// Distinct cuts of each scheme on each device; `UNIT_CUTS` sets another number.
@@ -99,4 +99,12 @@ fn units_in_a_write_buffer_survive_every_cut() {
             }
         }
     }
+}
+
+/// A unit that a write merges waits for the stores that what it was merged from waits for.
+#[test]
+fn a_merged_unit_lands_after_what_it_was_merged_from() {
+    let report = replay(&"local-flash:84:cab79996".parse().expect("a code"));
+    let texts = report.failures.iter().map(|failed| &failed.text[..]);
+    assert_eq!(texts.collect::<String>(), "");
 }
